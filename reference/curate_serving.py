@@ -30,9 +30,10 @@ LOAD = (
     "prefill_attention_tp", "prefill_attention_dp", "prefill_ep", "prefill_workers", "prefill_gpus", "decode_gpus",
     "first_token_s_median", "first_token_s_mean", "first_token_s_p99", "each_token_s_median", "each_token_s_mean",
     "each_token_s_p99", "end_to_end_s_median", "end_to_end_s_p99", "total_tokens_per_s_per_gpu",
-    "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_decode_gpu", "waves", "max_sequences", "max_batched_tokens",
-    "graph_tokens", "memory_share", "kv_cache", "kept", "scheduler", "poll", "hold_steps", "hold_requests", "draft_tokens", "prefill_max_sequences",
-    "prefill_max_batched_tokens", "reason",
+    "output_tokens_per_s_per_gpu", "output_tokens_per_s_per_decode_gpu", "waves",
+    "max_sequences", "max_batched_tokens",
+    "graph_tokens", "memory_share", "kv_cache", "kept", "scheduler", "poll", "hold_steps",
+    "hold_requests", "draft_tokens", "prefill_max_sequences", "prefill_max_batched_tokens", "reason",
 )  # fmt: skip
 """The columns of a load; `shortest` is the share of the stated tokens that the shortest request has."""
 RATE = (
@@ -64,7 +65,11 @@ def curated_load(rows: Iterable[Cells]) -> list[dict[str, str]]:
 def _load_cells(row: Cells) -> dict[str, str]:
     """The canonical cells of a load: names, lengths, and how its server was started."""
     shared = _shared(row)
-    return shared | {"shortest": _shortest(row["lengths"])} | recipe_cells(row, {**row, **shared, "gpu": row["gpu"]})
+    return (
+        shared
+        | {"shortest": _shortest(row["lengths"])}
+        | recipe_cells(row, {**row, **shared, "gpu": row["gpu"]})
+    )
 
 
 def recipe_cells(row: Cells, known: Cells) -> dict[str, str]:
@@ -91,7 +96,9 @@ def _setting(value: Any, row: Cells) -> str:
     """A setting as text; of a number that depends on the row, as the head of serving_recipes.toml says it."""
     if not isinstance(value, dict):
         return str(value)
-    tokens = value.get("clients", 0) * int(row["concurrency"]) + value.get("prompts", 0) * int(row["input_tokens"])
+    tokens = value.get("clients", 0) * int(row["concurrency"]) + value.get("prompts", 0) * int(
+        row["input_tokens"]
+    )
     unit = value.get("round", 1)
     return str(max(-(-(tokens + value.get("plus", 0)) // unit) * unit, value.get("least", 0)))
 

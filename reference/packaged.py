@@ -19,8 +19,10 @@ from functools import cache
 from pathlib import Path
 
 import podsim.accuracy.tables as shipped
+import podsim.serving as served
 from podsim.accuracy.table_columns import KINDS, Kind
-from reference import curate_networks, curate_training
+from reference import curate_networks, curate_serving, curate_training
+from reference.csv_rows import csv_text
 from reference.curate_collectives import collective_cells
 from reference.curate_kernels import row_cells
 from reference.learning_tables import minutes_cells
@@ -33,6 +35,10 @@ SHIPPED = Path(shipped.__path__[0])
 _SAMPLED = {"gemm": 3000}
 """The most packaged rows of one raw table of kernels, by operation: the constants of products are fitted to them."""
 _OTHERS = 240
+LOADS = Path(served.__path__[0]) / "measured_loads.csv.gz"
+_OF_A_COPY = ("id", "role", "engine_version", "runs", "measured", "first_token_s_mean", "first_token_s_p99",
+              "each_token_s_mean", "each_token_s_p99", "end_to_end_s_median", "end_to_end_s_p99")  # fmt: skip
+"""columns in which two rows of one measurement may differ"""
 _COLLECTED = "github:ai-dynamo/aiconfigurator @ 095f58a, {}"
 
 
@@ -102,6 +108,20 @@ def table_text(kind: Kind) -> str:
     return out.getvalue()
 
 
+@cache
+def loads_text() -> str:
+    """The shipped table of servers under a load, as CSV: each measurement once, with the release where a row has it."""
+    with gzip.open(HERE / "raw" / "serving_load.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        raw = list(csv.DictReader(file))
+    seen: dict[tuple[str, ...], str] = {}
+    for row in sorted(raw, key=lambda row: not row["engine_version"]):
+        same = tuple(cell for column, cell in row.items() if column not in _OF_A_COPY)
+        seen.setdefault(same, row["id"])
+    kept = set(seen.values())
+    rows = curate_serving.curated_load(row for row in raw if row["id"] in kept)
+    return csv_text(rows, curate_serving.LOAD)
+
+
 def main() -> int:
     """Write or check every table; 0 if the shipped ones agree."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -117,6 +137,11 @@ def main() -> int:
             path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
         differ += not same
         print(f"{kind.name}: {'agrees' if same else 'DIFFERS' if check else 'written'}")
+    same = LOADS.is_file() and gzip.decompress(LOADS.read_bytes()).decode("utf-8") == loads_text()
+    if not (same or check):
+        LOADS.write_bytes(gzip.compress(loads_text().encode("utf-8"), compresslevel=9, mtime=0))
+    differ += not same
+    print(f"serving-load: {'agrees' if same else 'DIFFERS' if check else 'written'}")
     return 1 if check and differ else 0
 
 

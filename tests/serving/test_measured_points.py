@@ -10,7 +10,7 @@ from podsim.report.best_tables import band_text, measured_text
 from podsim.serving.measured_points import PredictedServer, measured_points, packaged_rows
 
 SERVER = PredictedServer(
-    model="llama-3.1-70b", gpu="h200-sxm5-141gb", engine="vllm", precision="fp8", input_tokens=1024,
+    model="llama-3.1-70b", gpu="h200-sxm5-141gb", plan={"engine": "vllm-0.13", "precision": "fp8"}, input_tokens=1024,
     output_tokens=1024, user=50.0,
 )  # fmt: skip
 ROW = {
@@ -78,5 +78,5 @@ def test_every_packaged_row_is_a_point_of_its_own_model() -> None:
     rows = packaged_rows()[::50]
     assert rows
     for row in rows:
-        server = replace(SERVER, model=row["model"], gpu=row["gpu"])
+        server = SERVER._replace(model=row["model"], gpu=row["gpu"])
         assert measured_points(server, [row])[0].user > 0

@@ -62,7 +62,7 @@ def _near_steps(run: MeasuredServing, number: int) -> Bools:
     before, after = ends[runs == number - 1], ends[runs == number + 1]
     begin, end = before.max(initial=-np.inf), after.min(initial=np.inf)
     last = number + 1 >= len(run.rates)
-    near = loops & (ends > begin) & (ends < (np.inf if last else end))
+    near: Bools = loops & (ends > begin) & (ends < (np.inf if last else end))
     return near if near.any() else loops
 
 

@@ -55,7 +55,7 @@ class Divided(Commands):
     def __init__(self, name: str) -> None:
         """Let options stand in front, as the old command did."""
         super().__init__(name=name, help=GROUPS[name])
-        self.context_settings |= {"ignore_unknown_options": True}
+        self.context_settings = {**self.context_settings, "ignore_unknown_options": True}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -90,7 +90,9 @@ class Command(click.Command):
         if self.question in DIVIDED:
             said = _explicit(given)
             new = next(name for name, taken in DIVIDED[self.question] if not taken or set(taken) & set(said))
-            sys.stderr.write(f"podsim: now podsim {self.question} {new}; the old spelling goes next release\n")
+            sys.stderr.write(
+                f"podsim: now podsim {self.question} {new}; the old spelling goes next release\n"
+            )
         if status := guarded(lambda: self._answered(given), partial(self._said, given)):
             raise click.exceptions.Exit(status)
 

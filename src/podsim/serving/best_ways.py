@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.answers.best_serving import BestServing, FrontPoint, MeasuredPoint, ServingWay
+from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.answers.expense import Offer
 from podsim.errors import NoFitError, PlanError
 from podsim.hardware.cluster import Cluster
@@ -28,9 +28,8 @@ from podsim.serving.best_search import (
 )
 from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, sampled, simulate_way
 from podsim.serving.best_words import brief_words, short_words, way_words
-from podsim.serving.language_engines import engine_family
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.measured_points import PredictedServer, bands_of, measured_points, packaged_rows
+from podsim.serving.measured_points import PredictedServer, bands_of, measured_points
 from podsim.serving.plan_rules import check_plan
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
 from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
@@ -90,22 +89,15 @@ def search_best(case: ServingCase) -> BestServing:
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
         candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
         price=case.offer.words if case.offer else "", other_format=_other_format(case, fewest),
-        notes=(*case.notes, *search.notes),
-        measured=_measured(case, ways[0]) if ways else (),
+        notes=(*case.notes, *search.notes, *([case.offer.origin] if case.offer else [])),
+        measured=measured_points(PredictedServer(
+            case.model.name, case.cluster.gpu.name, ways[0].plan, case.load.input_tokens, case.load.output_tokens,
+            ways[0].tokens_per_user,
+        )) if ways else (),
         bands=bands_of(ways[0].plan, is_split=ways[0].prefill is not None) if ways else {},
         longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
     )  # fmt: skip
-
-
-def _measured(case: ServingCase, way: ServingWay) -> tuple[MeasuredPoint, ...]:
-    """The measured servers that are like a way."""
-    server = PredictedServer(
-        model=case.model.name, gpu=case.cluster.gpu.name, engine=engine_family(str(way.plan["engine"])),
-        precision=str(way.plan["precision"]), input_tokens=case.load.input_tokens,
-        output_tokens=case.load.output_tokens, user=way.tokens_per_user,
-    )  # fmt: skip
-    return measured_points(server, packaged_rows())
 
 
 def _finite(limit: float) -> float | None:

@@ -14,7 +14,6 @@ from podsim.network.nccl import Members, collective_seconds
 from podsim.network.nccl import send_seconds as nccl_send_seconds
 from podsim.serving.serving_plan import ServingPlan
 
-
 _DEAL, _DEAL_OUTSIDE, _LINK_SHARE = 1.5e-5, 2.5e-5, 0.7
 """s of a kernel that deals tokens to experts, more where it crosses nodes, and the share of NVLink that it reaches"""
 

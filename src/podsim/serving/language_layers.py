@@ -1,7 +1,8 @@
 """The kernels of a language model's layers in an inference engine, as one GPU of a plan runs them for each token.
 
-Engines join the query, key and value projections and those to latents, and fuse biases, rotary embeddings and sums of residuals into the
-adjacent product, norm or attention. They do not join an activation with its gate, a norm, or the router of experts.
+Engines join the query, key and value projections and those to latents. They fuse biases, rotary embeddings and sums of
+residuals into the adjacent product, norm or attention. They do not join an activation with its gate, a norm, or the
+router of experts.
 """
 
 from __future__ import annotations
@@ -193,7 +194,8 @@ def _products(kinds: list[Block], degrees: ServingPlan) -> Iterator[Product]:
                 n=_width(op, degree) + joined,
                 k=max(op.k / degree, 1.0) if op.split == "row" else op.k,
                 token_share=1 / degrees.data_attention if is_attention(op) else 1.0,
-                is_quantised=degrees.is_quantised(op.name), is_shared=op.name.startswith("moe.shared"),
+                is_quantised=degrees.is_quantised(op.name),
+                is_shared=op.name.startswith("moe.shared"),
             )
 
 

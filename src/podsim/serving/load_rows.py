@@ -80,7 +80,9 @@ def compare_loads(text: str, name: str) -> tuple[Comparison, ...]:
     kind = load_kind(text.partition("\n")[0])
     rows = _named(csv_table(text, name=name, error=TableError)[1], name)
     if len(rows) > _MOST_ROWS:
-        raise TableError(f"{name}: more than {_MOST_ROWS:,} rows, each of which is simulated; divide the table")
+        raise TableError(
+            f"{name}: more than {_MOST_ROWS:,} rows, each of which is simulated; divide the table"
+        )
     if kind == "served-requests":
         return _compare_requests(rows, name)
     simulate = serve_row if kind == LOADS else serve_rate
@@ -205,5 +207,3 @@ def _positive_or_zero(row: Row, column: str) -> float:
 def read_loads(path: Path, text: str) -> tuple[Comparison, ...]:
     """A user's rows against predictions."""
     return compare_loads(text, path.stem)
-
-

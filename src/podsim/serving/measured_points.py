@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import log2
+from typing import NamedTuple
 
 from podsim.answers.best_serving import MeasuredPoint
 from podsim.errors import TableError
 from podsim.foreign_files import csv_table
+from podsim.serving.language_engines import engine_family
 from podsim.serving.load_bands import band_of
 
 _FILE = "measured_loads.csv.gz"
@@ -27,14 +28,13 @@ _FORMATS = {"fp16": "bf16", "fp8_block": "fp8", "fp8-block": "fp8", "mxfp8": "fp
 """Formats of weights that count as another's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PredictedServer:
+class PredictedServer(NamedTuple):
     """What a server is compared by."""
 
     model: str
     gpu: str
-    engine: str
-    precision: str
+    plan: Mapping[str, object]
+    """The fields of its serving plan."""
     input_tokens: float
     """count. The mean tokens of a prompt."""
     output_tokens: float
@@ -53,8 +53,14 @@ def packaged_rows() -> tuple[Mapping[str, str], ...]:
     return tuple(dict(row) for row in csv_table(text, name=_FILE, error=TableError)[1])
 
 
-def measured_points(server: PredictedServer, rows: Iterable[Mapping[str, str]]) -> tuple[MeasuredPoint, ...]:
-    """The nearest measured server, then those of the same model, GPU and lengths; () where none is like it."""
+def measured_points(
+    server: PredictedServer, rows: Iterable[Mapping[str, str]] | None = None
+) -> tuple[MeasuredPoint, ...]:
+    """The nearest measured server, then those of the same model, GPU and lengths; () where none is like it.
+
+    Of the packaged rows, or of others in canonical columns.
+    """
+    rows = packaged_rows() if rows is None else rows
     points = sorted(
         (point for row in rows if (point := _point(server, row)) is not None),
         key=lambda point: point.distance,
@@ -72,20 +78,21 @@ def bands_of(plan: Mapping[str, object], *, is_split: bool) -> dict[str, tuple[f
 def _point(server: PredictedServer, row: Mapping[str, str]) -> MeasuredPoint | None:
     """A row as a point; None for one of another model and GPU, or without a time per token."""
     is_model, is_gpu = row["model"] == server.model, row["gpu"] == server.gpu
-    each = float(row.get("each_token_s_median") or row.get("each_token_s_mean") or 0)
-    if not (is_model or is_gpu) or not each:
+    gap = float(row.get("each_token_s_median") or row.get("each_token_s_mean") or 0)
+    if not (is_model or is_gpu) or not gap:
         return None
     lengths = [
         abs(log2(float(row[name]) * (1 + float(row.get("shortest") or 1)) / 2 / getattr(server, name)))
         for name in ("input_tokens", "output_tokens")
     ]
-    differs = [_format(row["precision"]) != _format(server.precision), row["engine"] != server.engine]
+    engine, precision = (str(server.plan[name]) for name in ("engine", "precision"))
+    differs = [_format(row["precision"]) != _format(precision), row["engine"] != engine_family(engine)]
     far = _FAR * ((not is_model) + (not is_gpu)) + _OTHER * sum(differs)
     first = row.get("first_token_s_median") or row.get("first_token_s_mean")
     return MeasuredPoint(
-        id=row["id"], words=_words(row), user=1 / each, gpu=_gpu_rate(row, each), first=float(first) if first else None,
-        each=each, measured=row.get("measured", ""), is_alike=is_model and is_gpu and max(lengths) < _ALIKE,
-        distance=far + sum(lengths) + abs(log2(server.user * each)),
+        id=row["id"], words=_words(row), user=1 / gap, gpu=_gpu_rate(row, gap), first=float(first) if first else None,
+        each=gap, measured=row.get("measured", ""), is_alike=is_model and is_gpu and max(lengths) < _ALIKE,
+        distance=far + sum(lengths) + abs(log2(server.user * gap)),
     )  # fmt: skip
 
 
@@ -93,7 +100,7 @@ def _format(name: str) -> str:
     return _FORMATS.get(name, name) or "bf16"
 
 
-def _gpu_rate(row: Mapping[str, str], each: float) -> float:
+def _gpu_rate(row: Mapping[str, str], gap: float) -> float:
     """1/s. The tokens of answers over all GPUs; without a measured rate, that of clients that always wait for one."""
     gpus, prompts, answers = (float(row.get(name) or 1) for name in ("gpus", "input_tokens", "output_tokens"))
     if rate := row.get("output_tokens_per_s_per_gpu"):
@@ -103,7 +110,7 @@ def _gpu_rate(row: Mapping[str, str], each: float) -> float:
     if rate := row.get("total_tokens_per_s_per_gpu"):
         return float(rate) * answers / (answers + prompts)
     first = float(row.get("first_token_s_median") or row.get("first_token_s_mean") or 0)
-    return float(row["concurrency"]) * answers / (first + answers * each) / gpus
+    return float(row["concurrency"]) * answers / (first + answers * gap) / gpus
 
 
 def _words(row: Mapping[str, str]) -> str:
@@ -117,5 +124,6 @@ def _words(row: Mapping[str, str]) -> str:
     draft = f", {row['draft']}" if row.get("draft") else ""
     return (
         f"{row['model']} on {row['gpus']} {row['gpu']}{kind}, {row['engine']}{release} {row['precision']}{draft}: "
-        f"{float(row['input_tokens']):,.0f} tokens in, {float(row['output_tokens']):,.0f} out, {row['concurrency']} clients"
+        f"{float(row['input_tokens']):,.0f} tokens in, {float(row['output_tokens']):,.0f} out, "
+        f"{row['concurrency']} clients"
     )

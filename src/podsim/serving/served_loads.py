@@ -33,11 +33,21 @@ from podsim.workload.model import Model
 Row = Mapping[str, str]
 _WAVES = 10
 """requests of a client where the row does not say"""
-_LEAST_WAVES, _MOST_TOKENS = 3, 6e6
+_LEAST_WAVES, _MOST_TOKENS = 3, 3e6
 """waves that are simulated at least; tokens of answers above which steps are merged"""
-_MOST_WORK = 2e7
+_MERGED = 1 / 128
+"""share of an answer whose decoding steps are one event, where several replicas answer"""
+_MOST_WORK = 3e6
 """requests times clients above which waves are fewer than the run's"""
-_DECODE = ("attention_tp", "attention_dp", "ep", "workers", "decode_gpus", "max_sequences", "max_batched_tokens")
+_DECODE = (
+    "attention_tp",
+    "attention_dp",
+    "ep",
+    "workers",
+    "decode_gpus",
+    "max_sequences",
+    "max_batched_tokens",
+)
 _PREFILL = tuple(f"prefill_{name.removeprefix('decode_')}" for name in _DECODE)
 _TIGHT, _SMALL = 0.98, 2048
 """share of memory, and tokens of a step, of a server that has hardly room beside its weights"""
@@ -78,6 +88,8 @@ def serve_row(row: Row) -> ServedLoad:
     kinds = row_kinds(row)
     front = kinds[0].front
     merge = max(round(float(table.output_tokens.sum()) / _MOST_TOKENS), 1)
+    if sum(kind.replicas for kind in kinds) > 1:  # else the steps of others would cut each other's short
+        merge = max(merge, round(float(table.output_tokens.mean()) * _MERGED))
     pool = ReplicaPool(kinds=tuple(replace(for_requests(kind, table), merge=merge) for kind in kinds))
     run = run_load(table, pool, loop=ClosedLoop(clients=clients, think=np.full(len(table), front)))
     if not run.answered.all():
@@ -160,7 +172,7 @@ def _cached_kind(model_name: str, gpu: str, gpus: int, items: tuple[tuple[str, o
 
 def make_kind(model: Model, cluster: Cluster, given: Mapping[str, object]) -> ReplicaKind:
     """The replicas of a row's cells. Raises PodsimError for what no engine runs, NoFitError for too little memory."""
-    engine = load_language_engine(_release(str(given["engine"]), str(given["release"])), cluster.gpu)
+    engine = load_language_engine(release_of(str(given["engine"]), str(given["release"])), cluster.gpu)
     precision = gpu_format(str(given["precision"]), cluster.gpu)
     groups = int(given["attention_dp"]) if engine.limits_groups else 1
     plan = ServingPlan(
@@ -175,7 +187,9 @@ def make_kind(model: Model, cluster: Cluster, given: Mapping[str, object]) -> Re
     try:
         kind = replica_kind(model, cluster, plan, options)
     except NoFitError:  # the server ran: with the least beside its weights
-        kind = replica_kind(model, cluster, replace(plan, memory_share=_TIGHT, max_batched_tokens=_SMALL), options)
+        kind = replica_kind(
+            model, cluster, replace(plan, memory_share=_TIGHT, max_batched_tokens=_SMALL), options
+        )
     held = given["hold_requests"] or _groups_served(plan.data_attention)
     return replace(kind, poll=given["poll"], hold_steps=given["hold_steps"], hold_requests=held)
 
@@ -191,7 +205,8 @@ def _groups_served(groups: int) -> int:
     return round(groups * sum(1 / left for left in range(1, groups + 1)))
 
 
-def _release(engine: str, release: str) -> str:
+def release_of(engine: str, release: str) -> str:
+    """The name by which an engine of a release is loaded."""
     return f"{engine} {release}" if release[:1].isdigit() else engine
 
 

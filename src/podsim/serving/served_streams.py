@@ -26,10 +26,14 @@ _BLOCK = 16
 def serve_rate(row: Row) -> ServedLoad:
     """The simulated run of a row at a rate. Raises PodsimError for one that cannot be served."""
     table = chat_requests(row)
-    (kind,) = row_kinds({**row, "mode": "aggregated", "attention_tp": row.get("tp", ""), "gpus": row.get("tp", "")})
+    (kind,) = row_kinds(
+        {**row, "mode": "aggregated", "attention_tp": row.get("tp", ""), "gpus": row.get("tp", "")}
+    )
     kind = replace(kind, prefix_cache=True)
     if blocks := row_count(row, "cache_blocks", 0):
-        kind = replace(kind, room=replace(kind.room, blocks=blocks, block_tokens=row_count(row, "block_tokens", _BLOCK)))
+        kind = replace(
+            kind, room=replace(kind.room, blocks=blocks, block_tokens=row_count(row, "block_tokens", _BLOCK))
+        )
     return _run(kind, table)
 
 
@@ -64,7 +68,7 @@ def chat_requests(row: Row) -> RequestTable:
 
 
 def serve_requests(rows: Sequence[Row]) -> ServedLoad:
-    """The simulated run of requests that one server answered, each a row. Raises PodsimError for a server that cannot be."""
+    """The simulated run of requests that one server answered, each a row. Raises PodsimError for no such server."""
     first = rows[0]
     if first.get("reason"):
         raise TableError(first["reason"])

@@ -63,7 +63,12 @@ def least_by_layouts(layouts: Sequence[Layout], load: Workload) -> tuple[float, 
     for layout in layouts:
         cost, tokens = layout.cost, load.new_tokens
         past = load.input_tokens - tokens
-        prompt = cost.step + cost.request + token_seconds(cost, tokens, is_prompted=True) + chunk_seconds(cost, tokens, past)
+        prompt = (
+            cost.step
+            + cost.request
+            + token_seconds(cost, tokens, is_prompted=True)
+            + chunk_seconds(cost, tokens, past)
+        )
         step = (
             cost.step
             + cost.request

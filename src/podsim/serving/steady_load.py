@@ -131,7 +131,9 @@ def prefill_figures(cost: StepCost, load: Workload) -> Prefill:
     past = load.input_tokens - load.new_tokens + (load.new_tokens - chunk) / 2
     attention = cost.request + chunk_seconds(cost, chunk, past)
     alone = chunks * (cost.step + token_seconds(cost, chunk, is_prompted=True) + attention)
-    several = chunks * (cost.step + token_seconds(cost, together * chunk, is_prompted=True) + together * attention)
+    several = chunks * (
+        cost.step + token_seconds(cost, together * chunk, is_prompted=True) + together * attention
+    )
     return Prefill(seconds=alone, rate=cost.stages * together / several)
 
 

@@ -155,7 +155,10 @@ def tokens_parts(passes: Passes, tokens: Floats, *, is_prompt: bool = False) -> 
 
 def _dealing_seconds(passes: Passes, tokens: Floats) -> Floats:
     """s of all layers' dealing of tokens to whole experts, where groups do the attention of their own sequences."""
-    plan, width = passes.plan, format_bytes(passes.plan.precision) if passes.plan.precision in FORMATS else 2.0
+    plan, width = (
+        passes.plan,
+        format_bytes(passes.plan.precision) if passes.plan.precision in FORMATS else 2.0,
+    )
     each = [
         experts.count
         * routed_seconds(

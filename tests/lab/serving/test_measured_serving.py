@@ -44,8 +44,7 @@ def test_what_was_answered_before_sigterm_is_kept(tmp_path: Path) -> None:
 def test_time_that_a_host_takes_is_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the processors' time is stolen in a second."""
     took = [0.0]
-    monkeypatch.setattr(usage, "_stolen", lambda: took[0])
-    monkeypatch.setattr(usage, "_machine", lambda: (0.0, 0.0))
+    monkeypatch.setattr(usage, "_machine", lambda: (0.0, 0.0, took[0]))
     monkeypatch.setattr(time, "perf_counter", lambda: 100.0 + 10 * took[0])
     monkeypatch.setattr(os, "times", lambda: os.times_result((0.0, 0.0, 0.0, 0.0, 0.0)))
     before = usage.clocks()

@@ -74,7 +74,7 @@ def measure_server(
 
 
 class _Counter:
-    """The requests that were answered, of all runs and of those that measure steps."""
+    """The requests that were answered, in runs and in loops between them."""
 
     def __init__(self, asked: ServingMeasurement, progress: Progress) -> None:
         """Begin at none."""
@@ -107,7 +107,7 @@ def _measured(
     rates: Sequence[float],
     started: str,
 ) -> MeasuredServing:
-    """The answer of some runs, and of those that measured steps; fewer of these show that a signal ended it."""
+    """The answer of some runs, and of the loops between them; a loop too few shows that a signal ended it."""
     job, shares = asked.job, asked.shares[: len(runs)]
     rows = np.array([row for run in (*runs, *calibrations) for row in run.steps], np.float64)
     columns = [tuple(column.tolist()) for column in rows.T]

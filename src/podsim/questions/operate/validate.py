@@ -63,7 +63,8 @@ class ValidateOptions:
 
     tables: Sequence[str] = option(
         (),
-        "A packaged table, serving and serving-load (language models), failures, or kernels-all (every raw row of kernels); repeatable."
+        "A packaged table, serving and serving-load (language models), failures, or kernels-all (every raw row of "
+        "kernels); repeatable."
         " Default: all packaged but these.",
         flag="--table",
         argument=True,

@@ -64,7 +64,8 @@ def replica_kind(
         sequences=plan.max_batch or engine.max_batch, batch_tokens=tokens, acceptance=plan.draft_acceptances,
         prefix_cache=options.prefix_cache, host_rate=host if options.swap else 0.0, adapters=options.adapter_slots,
         adapter_seconds=adapter / host, link_rate=rate, link_latency=latency,
-        load_seconds=load_seconds(cluster, plan, weights, options.load_rate), front=engine.front, ahead=engine.plans_ahead,
+        load_seconds=load_seconds(cluster, plan, weights, options.load_rate),
+        front=engine.front, ahead=engine.plans_ahead,
     )  # fmt: skip
 
 

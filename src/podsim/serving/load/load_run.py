@@ -186,8 +186,8 @@ def _tables(kind: ReplicaKind) -> Floats:
     """The axes and seconds of a kind, in the order that server_steps.c reads."""
     cost = kind.cost
     parts = (
-        cost.tokens, cost.tokens_seconds, cost.prompted_seconds, cost.decode_requests, cost.decode_context, cost.decode_seconds, cost.prompt_new,
-        cost.prompt_past, cost.prompt_seconds,
+        cost.tokens, cost.tokens_seconds, cost.prompted_seconds, cost.decode_requests, cost.decode_context,
+        cost.decode_seconds, cost.prompt_new, cost.prompt_past, cost.prompt_seconds,
     )  # fmt: skip
     return np.concatenate([np.asarray(part, np.float64).ravel() for part in parts])
 
@@ -197,8 +197,9 @@ def _fill_kind(record: Any, kind: ReplicaKind, at: int) -> None:
     cost, room, scheduler = kind.cost, kind.room, kind.scheduler
     values: dict[str, float] = {
         name: getattr(kind, name)
-        for name in ("model", "sequences", "batch_tokens", "poll", "ahead", "merge", "hold_steps", "hold_requests", "host_rate", "adapters",
-                     "adapter_seconds", "link_rate", "link_latency", "load_seconds")
+        for name in ("model", "sequences", "batch_tokens", "poll", "ahead", "merge", "hold_steps",
+                     "hold_requests", "host_rate", "adapters", "adapter_seconds", "link_rate",
+                     "link_latency", "load_seconds")
     }  # fmt: skip
     values |= {name: getattr(scheduler, name) for name in ("chunked", "mixed", "together", "reserve")}
     values |= {name: getattr(room, name) for name in ("block_tokens", "blocks", "token_bytes", "state_bytes")}

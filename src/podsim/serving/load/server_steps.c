@@ -260,17 +260,20 @@ static double decode_step_seconds(const Server *s, const struct Kind *kind, cons
 static int64_t equal_steps(const Server *s, int64_t r, const Batch *batch) {
     const struct Kind *kind = kind_of(s, r);
     const struct Replica *replica = &s->state->replica[r];
-    if (kind->merge < 1 || kind->stages > 1 || kind->draft || batch->decodes < replica->running ||
-        batch->has_preempted) return 1;
+    if (kind->merge < 1 || kind->stages > 1 || batch->decodes < batch->sequences || batch->has_preempted) return 1;
     int64_t steps = INT64_MAX, blocks = available_blocks(s, r) - replica->reserved;
     for (int64_t k = 0; k < replica->running; k++) {
         int64_t q = running_of(s, r)[k];
-        steps = min_int(steps, s->requests->output[q] - s->state->request[q].made);
+        if (s->state->request[q].arriving) continue;
+        if (s->state->request[q].flight != batch->flight) return 1;
+        steps = min_int(steps, ceil_div(s->requests->output[q] - s->state->request[q].made, 1 + kind->draft));
     }
     steps = max_int(steps, kind->merge);
     if (replica->waiting > replica->visible) steps = min_int(steps, max_int(1, kind->poll - replica->iterations));
     if (replica->waiting > 0 && kind->hold_steps > 0) steps = min_int(steps, max_int(1, kind->hold_steps - replica->held));
-    if (kind->reserve < 1.0 && replica->running * (steps / kind->block_tokens + 2) > blocks) return 1;
+    if (kind->reserve < 1.0 && replica->running * (steps * (1 + kind->draft) / kind->block_tokens + 2) > blocks) {
+        return 1;
+    }
     double left = next_time(s) - s->state->time[CLOCK];
     if (left < 1e9) {
         double slowest = decode_step_seconds(s, kind, batch, steps);
@@ -284,8 +287,10 @@ static double merge_steps(const Server *s, int64_t r, Batch *batch, int64_t step
     for (int64_t k = 0; k < s->state->replica[r].running; k++) {
         int64_t q = running_of(s, r)[k];
         struct Request *request = &s->state->request[q];
-        request->planned = min_int(steps, s->requests->output[q] - request->made);
-        grow_blocks(s, r, q, request->computed + request->planned);
+        if (request->arriving) continue;
+        request->planned = steps * (1 + kind_of(s, r)->draft);
+        int64_t most = s->requests->output[q] - request->made;
+        grow_blocks(s, r, q, request->computed + min_int(request->planned, most));
     }
     double last = decode_step_seconds(s, kind_of(s, r), batch, steps - 1);
     return (decode_step_seconds(s, kind_of(s, r), batch, 1) + last) / 2 * (double)(steps - 1);
@@ -363,14 +368,19 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
     struct Request *request = &s->state->request[q];
     const struct Kind *kind = kind_of(s, r);
     double now = s->state->time[CLOCK];
-    int64_t tokens = was_decoding && !kind->draft ? request->planned : 1;
-    if (was_decoding && kind->draft) {
-        while (tokens < request->planned && draw(s) < kind->acceptance[min_int(tokens, DEPTHS) - 1]) tokens++;
+    int64_t tokens = 1, gaps = 1, drafted = 1 + kind->draft, most = s->requests->output[q] - request->made;
+    if (was_decoding) {
+        gaps = max_int(1, request->planned / drafted);
+        tokens = kind->draft ? 0 : min_int(gaps, most);
+        for (int64_t k = 0; kind->draft && k < gaps && tokens < most; k++) {
+            int64_t given = 1, limit = min_int(min_int(drafted, request->planned), most - tokens);
+            while (given < limit && draw(s) < kind->acceptance[min_int(given, DEPTHS) - 1]) given++;
+            tokens += given;
+        }
     }
     if (request->made == 0) {
         request->first = now;
     } else {
-        int64_t gaps = was_decoding && !kind->draft ? tokens : 1;
         double gap = (now - request->last) / (double)gaps;
         count_gap(s, q, gap, gaps);
         request->gap = max_double(request->gap, gap);

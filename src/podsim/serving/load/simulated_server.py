@@ -10,8 +10,8 @@ import numpy as np
 
 from podsim.answers.best_serving import MeasuredPoint
 from podsim.answers.served_load import LoadPoint, ServedLoad
+from podsim.fleet.price_offers import price_offer
 from podsim.options.serving_options import ServeOptions
-from podsim.serving.language_engines import engine_family
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
     bottleneck,
@@ -32,7 +32,7 @@ from podsim.serving.load.load_statistics import (
 )
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.measured_points import PredictedServer, bands_of, measured_points, packaged_rows
+from podsim.serving.measured_points import PredictedServer, bands_of, measured_points
 
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""
@@ -151,11 +151,10 @@ def _measured(inputs: LoadInputs, run: LoadRun, user: float) -> tuple[MeasuredPo
     if len(inputs.setups) > 1 or not user:
         return ()
     server = PredictedServer(
-        model=setup.model.name, gpu=setup.cluster.gpu.name, engine=engine_family(setup.plan.engine),
-        precision=setup.plan.precision, input_tokens=float(table.input_tokens.mean()),
-        output_tokens=float(table.output_tokens.mean()), user=user,
+        setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), float(table.input_tokens.mean()),
+        float(table.output_tokens.mean()), user,
     )  # fmt: skip
-    return measured_points(server, packaged_rows())
+    return measured_points(server)
 
 
 def _layout_words(inputs: LoadInputs) -> str:
@@ -201,6 +200,8 @@ def _assumptions(inputs: LoadInputs) -> tuple[str, ...]:
         f"scheduler: {kind.scheduler.source}",
         "no network, tokenizer or HTTP stands between client and server",
     ]
+    if offer := price_offer(inputs.price, inputs.cluster):
+        notes.append(offer.origin)
     if inputs.pool.autoscaling:
         scaling = inputs.pool.autoscaling
         notes.append(
