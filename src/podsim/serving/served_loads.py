@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -165,18 +166,18 @@ def _kept(row: Row) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _cached_kind(model_name: str, gpu: str, gpus: int, items: tuple[tuple[str, object], ...]) -> ReplicaKind:
+def _cached_kind(model_name: str, gpu: str, gpus: int, items: tuple[tuple[str, Any], ...]) -> ReplicaKind:
     model, cluster = load_model(model_name), cluster_of(gpu, gpus)
     return make_kind(model, cluster, dict(items))
 
 
-def make_kind(model: Model, cluster: Cluster, given: Mapping[str, object]) -> ReplicaKind:
+def make_kind(model: Model, cluster: Cluster, given: Mapping[str, Any]) -> ReplicaKind:
     """The replicas of a row's cells. Raises PodsimError for what no engine runs, NoFitError for too little memory."""
     engine = load_language_engine(release_of(str(given["engine"]), str(given["release"])), cluster.gpu)
     precision = gpu_format(str(given["precision"]), cluster.gpu)
     groups = int(given["attention_dp"]) if engine.limits_groups else 1
     plan = ServingPlan(
-        engine=engine.name, precision=precision, kept=given["kept"],  # type: ignore[arg-type]
+        engine=engine.name, precision=precision, kept=given["kept"],
         cache=read_format(str(given["cache"])) or ("fp8" if precision in engine.cache_follows else "bf16"),
         tensor=given["tensor"], data_attention=given["attention_dp"], expert=given["ep"], pipeline=given["pp"],
         replicas=given["replicas"], max_batch=given["max_batch"], graph_tokens=given["graphs"],

@@ -97,7 +97,8 @@ class ServingPlan:
         With acceptances a1, a2, … by depth, 1 + a1 + a1 a2 + …; with one for all depths that is
         (1 - a^(d + 1)) / (1 - a): Leviathan et al. 2023, arXiv 2211.17192.
         """
-        return 1.0 + sum(accumulate(self.draft_acceptances[: self.draft_tokens], mul))
+        given: list[float] = list(accumulate(self.draft_acceptances[: self.draft_tokens], mul))
+        return 1.0 + sum(given)
 
     @property
     def draft_acceptances(self) -> tuple[float, ...]:
