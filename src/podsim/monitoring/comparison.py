@@ -32,6 +32,8 @@ Hit = tuple[tuple[str, Key], Answer]
 """((the kind of part, the part), its answer)"""
 UNUSUAL = "unusual"
 _DEVIATIONS = 9.0
+_SHORT = 0.5
+"""share. The share of a predicted activity below which a job does something else: predictions err by less."""
 _LASTING, _STUCK, _HOUR = 600.0, 1800.0, 3600.0
 _OFTEN, _LEAST, _RESTLESS = 3, 5, 0.9
 """The samples that deviate without lasting, those that a median of the past needs, and the share of them that changes."""
@@ -134,9 +136,10 @@ class Comparison:
         moved, usual = self._moved(row, np.abs(row))
         part = ("storage", ("", "storage")) if job is None else ("job", ("", job))
         yield from self._answers(part, moved, row, "past", usual)
-        foretold = self.roles.predictions(self.metric.predicted).get(job or "")
-        if foretold is not None:
-            yield from self._answers(part, row < 0.5 * foretold, row, "prediction", foretold[None, :])
+        foretold = self.metrics.panels.get(self.metric.predicted)
+        if foretold is not None and part[1] in foretold.keys:
+            said = foretold.values[[foretold.keys.index(part[1])]]
+            yield from self._answers(part, row < _SHORT * said, row, "prediction", said)
 
     def _events(self) -> Truths:
         """Whether each counter grew by more in the hour before than may be, and than those of most others."""
@@ -200,7 +203,7 @@ def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[H
         there = np.zeros((len(panels), len(keys), len(metrics.grid)), np.bool_)
         for here, panel in zip(there, panels.values(), strict=True):
             here[[row[key] for key in panel.keys]] = np.isfinite(panel.values)
-        reports = there.mean(axis=0) > 0.5
+        reports = there.mean(axis=0) >= 0.5
         for metric, here in zip(panels, there, strict=True):
             usual = here.any(axis=1) | (here.any(axis=1).mean() > 0.5)
             hits = metrics.lasts(reports & ~here & usual[:, None], np.where(reports, 1.0, np.nan), _LASTING)
@@ -212,7 +215,7 @@ def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[H
 
 def unequal_counts(metrics: Metrics) -> Iterator[Hit]:
     """Counts of a queue that contradict each other: relations.toml has those that are equal."""
-    totals = {name: np.nansum(panel.values, axis=0) for name, panel in metrics.panels.items()}
+    totals = {name: panel.values.sum(axis=0) for name, panel in metrics.panels.items()}
     for relation in packaged_toml("monitoring/relations.toml")["relation"]:
         left, right, slack = ([*relation.get(side, ())] for side in ("left", "right", "slack"))
         over = [relation["over"]] if "over" in relation else []

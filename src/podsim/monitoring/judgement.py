@@ -15,6 +15,7 @@ from podsim.monitoring.metric_table import Metric, metrics_of
 from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
 from podsim.monitoring.roles import Roles
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
+from podsim.packaged import packaged_toml
 
 _JOBS = ("podsim_job_mfu_ratio", "podsim_job_predicted_mfu_ratio")
 _PACE = "podsim_replay_speed"
@@ -152,6 +153,9 @@ def _finding(
     here = [names for other, names in jobs.items() if (part == "storage" or other[0] == key[0])
             and (part != "gpu" or other == key)]  # fmt: skip
     hurt = {names[max(time - 1, 0)] for names in here for time in times.tolist()} - {""}
+    if part == "node" and (panel := metrics.panels.get("slurm_node_job")):
+        runs = np.isfinite(panel.values[:, times]).any(axis=1)
+        hurt |= {job for (host, job), is_on in zip(panel.keys, runs, strict=True) if is_on and host == key[0]}
     if part in ("job", "job_node"):
         hurt = {key[1]}
     slow = [
@@ -161,12 +165,16 @@ def _finding(
     ]
     names = {"gpu": f"GPU {key[1]}", "node": "node", "job": f"job {key[1]}", "job_node": f"job {key[1]}"}
     since, until = (float(metrics.grid[times[at]]) for at in (0, -1))
+    first: dict[str, Answer] = {}
+    for answer in shown:
+        first.setdefault(answer[0].metric, answer)
     has_times = len(metrics.grid) > 1 or metrics.grid[0] > 0
     return Finding(
         kind=shown[0][0].finding, node=key[0], part=names.get(part, key[1]),
         jobs=tuple(sorted(hurt, key=lambda job: (len(job), job))), since=since if has_times else None,
         until=until if has_times else None, speed=min(slow, default=None),
-        evidence=tuple(_evidence(*each) for each in shown),
+        evidence=tuple(_evidence(*each) for each in first.values()),
+        remedy=packaged_toml("monitoring/symptoms.toml")["remedy"][shown[0][0].finding],
     )  # fmt: skip
 
 

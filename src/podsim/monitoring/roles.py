@@ -42,7 +42,7 @@ class Roles:
         self._hosts: dict[str, list[int]] = {}
         for row, (host, _) in enumerate(self.gpus):
             self._hosts.setdefault(host, []).append(row)
-        self._known, self._blocks = known, dict[bytes, list[Block]]()
+        self._blocks = dict[bytes, list[Block]]()
 
     def codes(self, metric: Metric, keys: Sequence[Key]) -> Ints:
         """The role of each row at each time."""
@@ -96,13 +96,6 @@ class Roles:
         """All GPUs of the job of a GPU at a time."""
         job = self.job_at(key, time)
         return {other for other in self.gpus if job and self.job_at(other, time) == job}
-
-    def predictions(self, name: str) -> Mapping[str, Floats]:
-        """A predicted series of each job."""
-        for metric, panel in self._known.items():
-            if metric.name == name:
-                return {key[1]: row for key, row in zip(panel.keys, panel.values, strict=True)}
-        return {}
 
 
 def _number(part: str) -> tuple[int, str]:
