@@ -27,7 +27,10 @@ def container_constants() -> dict[str, float]:
 
 def storage_rate(cluster: Cluster) -> float:
     """B/s. The bandwidth of a node's storage adapters; of its other adapters where it has none."""
-    return cluster.system.storage_bandwidth or cluster.nics * cluster.network.bandwidth
+    system = cluster.system
+    if system.storage_nic is not None and system.storage_nics:
+        return system.storage_nics * system.storage_nic.bandwidth  # of one port each
+    return cluster.nics * cluster.network.bandwidth
 
 
 def container_start(

@@ -312,11 +312,6 @@ class System:
             min(self.storage_nic.ports, max(slot // self.storage_nic.bandwidth, 1))
         )
 
-    @property
-    def storage_bandwidth(self) -> float:
-        """B/s. The rate of the usable storage ports, one direction."""
-        return self.usable_storage_ports * self.storage_nic.bandwidth if self.storage_nic else 0.0
-
 
 Peak = Literal["fp64", "fp64_tensor", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4", "int8", "int4"]
 PEAKS: Final[tuple[str, ...]] = get_args(Peak)

@@ -128,7 +128,7 @@ def _network(system: System) -> Iterator[Row]:
         yield derived_row("usable storage ports", system.usable_storage_ports, "", how)
         yield derived_row(
             "storage network, one direction",
-            system.storage_bandwidth,
+            system.usable_storage_ports * nic.bandwidth,
             "B/s",
             f"{system.usable_storage_ports} usable ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}",
             bits=True,

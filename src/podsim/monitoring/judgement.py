@@ -11,7 +11,7 @@ from podsim.axes import Floats
 from podsim.monitoring.causes import Ill, joined
 from podsim.monitoring.comparison import UNUSUAL, Answer, Hit, Truths, compare_all
 from podsim.monitoring.exposition import Series
-from podsim.monitoring.metric_table import Metric, metrics_of
+from podsim.monitoring.metric_table import ENTITIES, Metric, metrics_of
 from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
 from podsim.monitoring.roles import Roles
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
@@ -35,12 +35,11 @@ _ORDER = (
     "application",
     UNUSUAL,
 )
-_ENTITIES = ("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
 
 
 def metric_names() -> set[str]:
     """The metrics that a diagnosis reads."""
-    return {metric.name for metric in metrics_of(*_ENTITIES)} | _symptom_metrics()
+    return {metric.name for metric in metrics_of(*ENTITIES)} | _symptom_metrics()
 
 
 def _symptom_metrics() -> set[str]:
@@ -59,13 +58,13 @@ def judge(
     )
     known = {
         metric: make_panel(series[metric.name], metric.part, grid)
-        for metric in metrics_of(*_ENTITIES) if metric.name in series
+        for metric in metrics_of(*ENTITIES) if metric.name in series
     }  # fmt: skip
     metrics = Metrics({metric.name: panel for metric, panel in known.items()}, grid, pace or 1.0, expected)
     speeds = _job_speeds(metrics)
     findings = _findings(metrics, known, speeds)
     findings.sort(key=lambda each: (_ORDER.index(each.kind), each.node, each.part))
-    keys: dict[str, set[Key]] = {metric.part: set() for metric in metrics_of(*_ENTITIES)}
+    keys: dict[str, set[Key]] = {metric.part: set() for metric in metrics_of(*ENTITIES)}
     for metric, panel in known.items():
         keys[metric.part] |= set(panel.keys)
     return Diagnosis(
@@ -103,22 +102,22 @@ def _findings(metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[s
         shows = metrics.lasts(shows, values, symptom.lasting)
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             hits.setdefault((symptom.part, panel.keys[row]), []).append((symptom, shows[row], values[row]))
-    jobs, roles = _jobs_by_host(metrics), Roles(known, len(metrics.grid))
+    roles = Roles(known, len(metrics.grid))
+    jobs = roles.by_gpu
     for part, answer in (*_slow_jobs(metrics, speeds, jobs), *compare_all(metrics, known, roles)):
         hits.setdefault(part, []).append(answer)
-    rank = {(row.metric, row.finding): place for place, row in reversed([*enumerate(symptoms())])}
+    rank = {(row.metric, row.finding): number for number, row in reversed([*enumerate(symptoms())])}
     for shown in hits.values():
         shown.sort(key=lambda answer: rank.get((answer[0].metric, answer[0].finding), len(rank)))
     panels = {metric.part: [p for m, p in known.items() if m.part == metric.part] for metric in known}
     ills = joined(
         [(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels
     )
-    found = [(ill, _finding(metrics, *ill, jobs, speeds)) for ill in ills]
+    every = [_finding(metrics, *ill, jobs, speeds) for ill in ills]
     named = {metric.name: metric for metric in known}
+    pairs = zip(ills, every, strict=True)
     return [
-        finding
-        for ill, finding in found
-        if not any(_explains(cause, finding, ill, named) for _, cause in found)
+        finding for ill, finding in pairs if not any(_explains(cause, finding, ill, named) for cause in every)
     ]
 
 
@@ -136,12 +135,6 @@ def _illnesses(shown: Sequence[Answer]) -> list[list[Answer]]:
         else:
             cause.append(each)
     return groups
-
-
-def _jobs_by_host(metrics: Metrics) -> dict[Key, Sequence[str]]:
-    """The job of each GPU by time, as the series of its metrics name it."""
-    panels = [panel for name, panel in metrics.panels.items() if name.startswith("DCGM")]
-    return {key: jobs for panel in panels for key, jobs in panel.groups.items()}
 
 
 def _finding(
@@ -208,9 +201,8 @@ def _slow_jobs(
 def _explains(cause: Finding, finding: Finding, ill: Ill, known: Mapping[str, Metric]) -> bool:
     """Whether a finding may be the reason of another: of a job that changed, or of the load of other parts."""
     part, metric = ill[0], ill[2][0][0].metric
-    if cause is finding or cause.part.startswith("job "):
-        return False
-    if part != "job" and (cause.kind == UNUSUAL == finding.kind and part != "job"):
+    is_vague = part != "job" and cause.kind == UNUSUAL == finding.kind
+    if cause is finding or cause.part.startswith("job ") or is_vague:
         return False
     shares, apart = bool(set(cause.jobs) & set(finding.jobs)), (cause.since or 0) > (finding.until or 0)
     if part == "job":
