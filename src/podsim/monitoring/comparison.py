@@ -11,7 +11,7 @@ last for ten minutes, or come back three times. Limits: of two parts of one job,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
