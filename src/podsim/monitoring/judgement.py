@@ -147,8 +147,10 @@ def _finding(
             and (part != "gpu" or other == key)]  # fmt: skip
     hurt = {names[max(time - 1, 0)] for names in here for time in times.tolist()} - {""}
     if part == "node" and (panel := metrics.panels.get("slurm_node_job")):
-        runs = np.isfinite(panel.values[:, times]).any(axis=1).tolist()
-        hurt |= {job for (host, job), is_on in zip(panel.keys, runs, strict=True) if is_on and host == key[0]}
+        hurt |= {
+            job for (host, job), row in zip(panel.keys, panel.values, strict=True)
+            if host == key[0] and np.isfinite(row[times]).any()
+        }  # fmt: skip
     if part in ("job", "job_node"):
         hurt = {key[1]}
     slow = [
