@@ -125,3 +125,13 @@ def test_what_has_no_sheet(tmp_path):
         sheet("qm8790", {"ports": "64"})
     with pytest.raises(PodsimError):
         sheet(str(tmp_path / "none.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "rate"), [("dgx-a100-40gb", 1, "200 Gb/s"), ("dgx-a100-80gb", 2, "400 Gb/s")]
+)
+def test_the_storage_network_has_the_rate_of_its_usable_ports(name, ports, rate):
+    """By hand: a slot of PCIe 4 feeds 252 Gb/s, thus one port of 200 Gb/s of each card, though a card has two."""
+    page = sheet(name)
+    assert page.row("usable storage ports").value == ports
+    assert page.row("storage network, one direction").text == rate

@@ -136,6 +136,20 @@ def test_drained_nodes_run_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'slurm_node_gpus_alloc{node="node0001"} 0.0' in lines
 
 
+def test_a_fault_that_nothing_shows_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("id,submit,gpus,seconds\nsmall,0,8,28800\n")
+    podsim.exporter(
+        str(trace), on="dgx-a100-80gb:2", length="2h", every="1h", write=tmp_path / "day.om",
+        fault=("ecmp-clash@0/1", "late-rank@0/1", "late-rank@1/1"),
+    )  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "fault ecmp-clash@0/1@0s+7200s has no effect: no traffic on its part then",
+        "fault late-rank@0/1@0s+7200s",
+        "fault late-rank@1/1@0s+7200s has no effect: no job on its part then",
+    ]
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

@@ -13,15 +13,11 @@ import podsim
 from podsim.answers.diagnosis import Diagnosis
 from podsim.monitoring.exposition import Series, read_metrics
 from podsim.monitoring.judgement import judge, metric_names
-from podsim.monitoring.metric_table import metrics_of
+from podsim.monitoring.metric_table import ENTITIES, metrics_of
 
 BEGIN = 1767571200
 HOURS = (BEGIN + 2 * 3600, BEGIN + 5 * 3600)
-COUNTERS = {
-    metric.name
-    for metric in metrics_of("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
-    if metric.type == "counter"
-}
+COUNTERS = {metric.name for metric in metrics_of(*ENTITIES) if metric.type == "counter"}
 
 
 @pytest.fixture(scope="session")

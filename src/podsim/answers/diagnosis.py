@@ -31,11 +31,12 @@ class Finding:
     """One part that is ill, or one job that is slower than predicted without such a part."""
 
     kind: str = shown("finding")
-    """The kind: idle, straggling, throttled, failing, mis-cabled, slow link, congested, slow disk, slow job."""
+    """The kind: idle, straggling, throttled, failing, mis-cabled, slow link, congested, slow disk, slow job, application;
+    unusual for what no symptom names."""
     node: str
     """The host; "" for a job."""
     part: str
-    """The part: GPU 3, mlx5_0, nvme0n1, node, or job 17."""
+    """The part: GPU 3, mlx5_0, nvme0n1, node, job 17, storage, queue, or the name of a leaf switch."""
     since: float | None = shown("time (UTC)", of_row=lambda finding: span_text(finding.since, finding.until))
     """s. The first time of the symptom since 1970; None where the metrics have no times."""
     until: float | None = shown(is_hidden=True)
@@ -44,7 +45,11 @@ class Finding:
     """The jobs that ran on the part at that time."""
     speed: float | None = shown("of predicted", ":.0%")
     """share. The speed of the slowest of these jobs relative to its prediction; None where that is unknown."""
-    evidence: tuple[str, ...] = shown(format="; ".join)
+    remedy: str = shown(is_hidden=True)
+    """What to do."""
+    evidence: tuple[str, ...] = shown(
+        of_row=lambda finding: f"{'; '.join(finding.evidence)}. To do: {finding.remedy}"
+    )
     """The symptoms in words, with metric and value."""
 
 

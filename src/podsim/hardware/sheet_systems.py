@@ -128,9 +128,9 @@ def _network(system: System) -> Iterator[Row]:
         yield derived_row("usable storage ports", system.usable_storage_ports, "", how)
         yield derived_row(
             "storage network, one direction",
-            system.storage_nics * nic.ports * nic.bandwidth,
+            system.usable_storage_ports * nic.bandwidth,
             "B/s",
-            f"{system.storage_nics} x {nic.ports} ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}",
+            f"{system.usable_storage_ports} usable ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}",
             bits=True,
         )
 

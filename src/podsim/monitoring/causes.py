@@ -51,23 +51,21 @@ def _causes(
 ) -> Iterator[tuple[str, Key, set[Key]]]:
     """What the first part shares with others: (the kind of part, the part, all that it has)."""
     part, key, answers = ills[0]
-    every = {each for panel in panels.get(part, ()) for each in panel.keys}
-    node = {each for each in every if each[0] == key[0]}
+    every = {other for panel in panels.get(part, ()) for other in panel.keys}
+    node = {other for other in every if other[0] == key[0]}
     at = int(np.flatnonzero(shows)[0])
     if part == "gpu" and answers[0][0].test != "absent":
-        members = roles.members(key, at)
-        if members and len({each[0] for each in members}) >= len({ill[1][0] for ill in ills}):
-            yield "job", ("", roles.job_at(key, at)), members
+        job = roles.by_gpu[key][at]
+        members = {other for other, jobs in roles.by_gpu.items() if job and jobs[at] == job}
+        if len({host for host, _ in members}) >= len({ill[1][0] for ill in ills}):
+            yield "job", ("", job), members
     elif part == "port":
-        leaf = {
-            other: names[at] for panel in panels["port"] for other, names in panel.groups.items() if names[at]
+        leaves = {
+            other: names[at] for panel in panels[part] for other, names in panel.groups.items() if names[at]
         }
-        yield (
-            "leaf",
-            ("", leaf.get(key, "")),
-            {other for other, name in leaf.items() if name == leaf.get(key)},
-        )
-    elif part == "disk" and len({each[0] for each in every}) > 1:
+        leaf = leaves.get(key, "")
+        yield "leaf", ("", leaf), {other for other, name in leaves.items() if name == leaf}
+    elif part == "disk" and len(every) > len(node):
         yield "storage", ("", "storage"), every
     if len(node) > 2:
         yield "node", (key[0], ""), node

@@ -11,7 +11,7 @@ last for ten minutes, or come back three times. Limits: of two parts of one job,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,8 @@ Hit = tuple[tuple[str, Key], Answer]
 """((the kind of part, the part), its answer)"""
 UNUSUAL = "unusual"
 _DEVIATIONS = 9.0
+_SHORT = 0.5
+"""share. The share of a predicted activity below which a job does something else: predictions err by less."""
 _LASTING, _STUCK, _HOUR = 600.0, 1800.0, 3600.0
 _OFTEN, _LEAST, _RESTLESS = 3, 5, 0.9
 """The samples that deviate without lasting, those that a median of the past needs, and the share of them that changes."""
@@ -92,7 +94,6 @@ class Comparison:
     def _values(self) -> tuple[Floats, Ints]:
         """The values, of counters their rates, and the roles in which they have them."""
         codes = self.roles.codes(self.metric, self.panel.keys)
-        codes = np.where(np.isfinite(self.panel.values) | (codes >= 0), codes, -1)
         if self.metric.type != "counter":
             return self.panel.values, codes
         grown, passed = self.metrics.growth(self.panel)
@@ -109,10 +110,10 @@ class Comparison:
         """Whether each row is far from its own median, on some scale, and that median."""
         middle, spread, count = median(values.T)
         allowed = np.maximum(self.relative * scale, float(self.metric.absolute))
-        far = np.abs(values - middle[:, None]) > np.maximum(allowed, _DEVIATIONS * spread[:, None]) * (
-            1 + 1e-9
+        allowed = np.maximum(allowed, _DEVIATIONS * spread[:, None]) * (1 + 1e-9)
+        return (np.abs(values - middle[:, None]) > allowed) & (count >= _LEAST)[:, None], np.broadcast_to(
+            middle[:, None], values.shape
         )
-        return far & (count >= _LEAST)[:, None], np.broadcast_to(middle[:, None], values.shape)
 
     def _stuck(self, block: Floats) -> Truths:
         """Whether each row stays exactly as it was while those of its peers change."""
@@ -134,9 +135,10 @@ class Comparison:
         moved, usual = self._moved(row, np.abs(row))
         part = ("storage", ("", "storage")) if job is None else ("job", ("", job))
         yield from self._answers(part, moved, row, "past", usual)
-        foretold = self.roles.predictions(self.metric.predicted).get(job or "")
-        if foretold is not None:
-            yield from self._answers(part, row < 0.5 * foretold, row, "prediction", foretold[None, :])
+        foreshown = self.metrics.panels.get(self.metric.predicted)
+        if foreshown is not None and part[1] in foreshown.keys:
+            said = foreshown.values[[foreshown.keys.index(part[1])]]
+            yield from self._answers(part, row < _SHORT * said, row, "prediction", said)
 
     def _events(self) -> Truths:
         """Whether each counter grew by more in the hour before than may be, and than those of most others."""
@@ -148,18 +150,13 @@ class Comparison:
         return np.asarray((recent > float(self.metric.absolute)) & (recent > 20 * usual) & (grown > 0))
 
     def _rows(
-        self,
-        shows: Truths,
-        values: Floats,
-        than: str,
-        reference: Floats | None = None,
+        self, shows: Truths, values: Floats, than: str, reference: Floats | None = None,
         lasting: float = _LASTING,
-    ) -> Iterator[Hit]:
+    ) -> Iterator[Hit]:  # fmt: skip
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             part, at = (self.metric.part, self.panel.keys[row]), slice(row, row + 1)
-            yield from self._answers(
-                part, shows[at], values[at], than, None if reference is None else reference[at], lasting
-            )
+            known = None if reference is None else reference[at]
+            yield from self._answers(part, shows[at], values[at], than, known, lasting)
 
     def _answers(
         self, part: tuple[str, Key], shows: Truths, values: Floats, than: str, reference: Floats | None,
@@ -173,22 +170,22 @@ class Comparison:
             return
         name = self.metric.help.partition(" (")[0].rstrip(".").removeprefix("The ")
         name = name[0].lower() + name[1:] if name[1:2].islower() else name
-        says, told = f"{than}: {name}", values
+        says, shown = f"{than}: {name}", values
         if reference is not None:
             says = {"peers": f"of its peers' {name}", "past": f"of its {name} before"}.get(
                 than, f"of the predicted {name}"
             )
-            told = values / reference
-            if not np.isfinite(told[kept]).any() or not np.abs(reference[kept]).max() > 0:
-                says, told = f"{says}, which is 0", values
-        size = float(np.nanmedian(told[kept]))
+            shown = values / reference
+            if not np.isfinite(shown[kept]).any() or not np.abs(reference[kept]).max() > 0:
+                says, shown = f"{says}, which is 0", values
+        size = float(np.nanmedian(shown[kept]))
         names = [row for row in name_of(self.metric.name, part[0]) if size > row.above or size < row.below or
                  (row.above, row.below) == (np.inf, -np.inf)]  # fmt: skip
         symptom = Symptom(
             finding=names[0].finding if names else UNUSUAL, part=part[0], metric=self.metric.name, test=than, says=says,
             below=0.0 if size < 1 else -np.inf,
         )  # fmt: skip
-        yield part, (symptom, kept[0], told[0])
+        yield part, (symptom, kept[0], shown[0])
 
 
 def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[Hit]:
@@ -200,7 +197,7 @@ def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[H
         there = np.zeros((len(panels), len(keys), len(metrics.grid)), np.bool_)
         for here, panel in zip(there, panels.values(), strict=True):
             here[[row[key] for key in panel.keys]] = np.isfinite(panel.values)
-        reports = there.mean(axis=0) > 0.5
+        reports = there.mean(axis=0) >= 0.5
         for metric, here in zip(panels, there, strict=True):
             usual = here.any(axis=1) | (here.any(axis=1).mean() > 0.5)
             hits = metrics.lasts(reports & ~here & usual[:, None], np.where(reports, 1.0, np.nan), _LASTING)
@@ -212,22 +209,22 @@ def silent_series(metrics: Metrics, known: Mapping[Metric, Panel]) -> Iterator[H
 
 def unequal_counts(metrics: Metrics) -> Iterator[Hit]:
     """Counts of a queue that contradict each other: relations.toml has those that are equal."""
-    totals = {name: np.nansum(panel.values, axis=0) for name, panel in metrics.panels.items()}
+
+    def total(names: Sequence[str]) -> Floats:
+        return sum((metrics.panels[name].values.sum(axis=0) for name in names), np.zeros(len(metrics.grid)))
+
     for relation in packaged_toml("monitoring/relations.toml")["relation"]:
-        left, right, slack = ([*relation.get(side, ())] for side in ("left", "right", "slack"))
-        over = [relation["over"]] if "over" in relation else []
-        if not all(name in totals for name in (*left, *right, *slack, *over)):
-            continue
-        sums = [
-            sum((totals[name] for name in side), np.zeros(len(metrics.grid))) for side in (left, right, slack)
-        ]
-        wrong = sums[0] - sums[1] / (np.maximum(totals[over[0]], 1.0) if over else 1.0)
-        shows = np.abs(wrong) > sums[2] + (0.01 if over else 0.5)
-        kept = metrics.lasts(shows[None, :], wrong[None, :], _LASTING)[0] | (shows & (shows.sum() >= _OFTEN))
-        if kept.any():
-            says = f"{' + '.join(left)} against {' + '.join([*right, *over])}: more by"
+        left, right = relation["left"], relation["right"]
+        if all(name in metrics.panels for side in relation.values() for name in side):
+            wrong = total(left) - total(right)
+            shows = np.abs(wrong) > total(relation.get("slack", ())) + 0.5
+            kept = metrics.lasts(shows[None, :], wrong[None, :], _LASTING)[0] | (
+                shows & (shows.sum() >= _OFTEN)
+            )
+            says = f"{' + '.join(left)} against {' + '.join(right)}: more by"
             symptom = Symptom(finding=UNUSUAL, part="queue", metric=left[0], test="sum", says=says)
-            yield ("queue", ("", "queue")), (symptom, kept, wrong)
+            if kept.any():
+                yield ("queue", ("", "queue")), (symptom, kept, wrong)
 
 
 def compare_all(metrics: Metrics, known: Mapping[Metric, Panel], roles: Roles) -> Iterator[Hit]:

@@ -62,6 +62,15 @@ class Fault:
         here = {"gpu": [self.part], "port": [port_owner(self.part, cluster)], "node": range(per)}[part]
         return self.node * per + np.array(here, np.int64)
 
+    def lacks(self, cluster: Cluster, stays: Sequence[Stay]) -> str:
+        """What it needs to show, and lacks all its time: a job, or traffic between nodes; "" where it shows."""
+        needs, mine = fault_kinds()[self.kind].get("needs", ""), self.gpus(cluster)
+        at_once = [stay for stay in stays if stay.start < self.end and self.start < stay.end]
+        is_there = any(
+            (stay.nodes > 1 or needs == "job") and np.isin(mine, stay.gpus).any() for stay in at_once
+        )
+        return "" if is_there else needs
+
 
 def fault_kinds() -> Mapping[str, Mapping[str, Any]]:
     """The effects of each kind of fault."""

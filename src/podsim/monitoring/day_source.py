@@ -15,10 +15,9 @@ from podsim.axes import Floats, Ints
 from podsim.monitoring.day import Day
 from podsim.monitoring.day_fields import DayFields, Moments, field_values
 from podsim.monitoring.exposition import Family, label_text
-from podsim.monitoring.metric_table import Metric, metrics_of, xids
+from podsim.monitoring.metric_table import ENTITIES, Metric, metrics_of, xids
 from podsim.version import __version__
 
-ENTITIES = ("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
 _XID = "xid"
 
 

@@ -11,10 +11,11 @@ from podsim.axes import Floats
 from podsim.monitoring.causes import Ill, joined
 from podsim.monitoring.comparison import UNUSUAL, Answer, Hit, Truths, compare_all
 from podsim.monitoring.exposition import Series
-from podsim.monitoring.metric_table import Metric, metrics_of
+from podsim.monitoring.metric_table import ENTITIES, Metric, metrics_of
 from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
 from podsim.monitoring.roles import Roles
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
+from podsim.packaged import packaged_toml
 
 _JOBS = ("podsim_job_mfu_ratio", "podsim_job_predicted_mfu_ratio")
 _PACE = "podsim_replay_speed"
@@ -34,12 +35,11 @@ _ORDER = (
     "application",
     UNUSUAL,
 )
-_ENTITIES = ("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
 
 
 def metric_names() -> set[str]:
     """The metrics that a diagnosis reads."""
-    return {metric.name for metric in metrics_of(*_ENTITIES)} | _symptom_metrics()
+    return {metric.name for metric in metrics_of(*ENTITIES)} | _symptom_metrics()
 
 
 def _symptom_metrics() -> set[str]:
@@ -58,13 +58,13 @@ def judge(
     )
     known = {
         metric: make_panel(series[metric.name], metric.part, grid)
-        for metric in metrics_of(*_ENTITIES) if metric.name in series
+        for metric in metrics_of(*ENTITIES) if metric.name in series
     }  # fmt: skip
     metrics = Metrics({metric.name: panel for metric, panel in known.items()}, grid, pace or 1.0, expected)
     speeds = _job_speeds(metrics)
     findings = _findings(metrics, known, speeds)
     findings.sort(key=lambda each: (_ORDER.index(each.kind), each.node, each.part))
-    keys: dict[str, set[Key]] = {metric.part: set() for metric in metrics_of(*_ENTITIES)}
+    keys: dict[str, set[Key]] = {metric.part: set() for metric in metrics_of(*ENTITIES)}
     for metric, panel in known.items():
         keys[metric.part] |= set(panel.keys)
     return Diagnosis(
@@ -102,22 +102,22 @@ def _findings(metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[s
         shows = metrics.lasts(shows, values, symptom.lasting)
         for row in np.flatnonzero(shows.any(axis=1)).tolist():
             hits.setdefault((symptom.part, panel.keys[row]), []).append((symptom, shows[row], values[row]))
-    jobs, roles = _jobs_by_host(metrics), Roles(known, len(metrics.grid))
+    roles = Roles(known, len(metrics.grid))
+    jobs = roles.by_gpu
     for part, answer in (*_slow_jobs(metrics, speeds, jobs), *compare_all(metrics, known, roles)):
         hits.setdefault(part, []).append(answer)
-    rank = {(row.metric, row.finding): place for place, row in reversed([*enumerate(symptoms())])}
+    rank = {(row.metric, row.finding): number for number, row in reversed([*enumerate(symptoms())])}
     for shown in hits.values():
         shown.sort(key=lambda answer: rank.get((answer[0].metric, answer[0].finding), len(rank)))
     panels = {metric.part: [p for m, p in known.items() if m.part == metric.part] for metric in known}
     ills = joined(
         [(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels
     )
-    found = [(ill, _finding(metrics, *ill, jobs, speeds)) for ill in ills]
+    every = [_finding(metrics, *ill, jobs, speeds) for ill in ills]
     named = {metric.name: metric for metric in known}
+    pairs = zip(ills, every, strict=True)
     return [
-        finding
-        for ill, finding in found
-        if not any(_explains(cause, finding, ill, named) for _, cause in found)
+        finding for ill, finding in pairs if not any(_explains(cause, finding, ill, named) for cause in every)
     ]
 
 
@@ -137,12 +137,6 @@ def _illnesses(shown: Sequence[Answer]) -> list[list[Answer]]:
     return groups
 
 
-def _jobs_by_host(metrics: Metrics) -> dict[Key, Sequence[str]]:
-    """The job of each GPU by time, as the series of its metrics name it."""
-    panels = [panel for name, panel in metrics.panels.items() if name.startswith("DCGM")]
-    return {key: jobs for panel in panels for key, jobs in panel.groups.items()}
-
-
 def _finding(
     metrics: Metrics, part: str, key: Key, shown: Sequence[Answer],
     jobs: Mapping[Key, Sequence[str]], speeds: Mapping[str, Floats],
@@ -152,6 +146,11 @@ def _finding(
     here = [names for other, names in jobs.items() if (part == "storage" or other[0] == key[0])
             and (part != "gpu" or other == key)]  # fmt: skip
     hurt = {names[max(time - 1, 0)] for names in here for time in times.tolist()} - {""}
+    if part == "node" and (panel := metrics.panels.get("slurm_node_job")):
+        hurt |= {
+            job for (host, job), row in zip(panel.keys, panel.values, strict=True)
+            if host == key[0] and np.isfinite(row[times]).any()
+        }  # fmt: skip
     if part in ("job", "job_node"):
         hurt = {key[1]}
     slow = [
@@ -161,12 +160,16 @@ def _finding(
     ]
     names = {"gpu": f"GPU {key[1]}", "node": "node", "job": f"job {key[1]}", "job_node": f"job {key[1]}"}
     since, until = (float(metrics.grid[times[at]]) for at in (0, -1))
+    first: dict[str, Answer] = {}
+    for answer in shown:
+        first.setdefault(answer[0].metric, answer)
     has_times = len(metrics.grid) > 1 or metrics.grid[0] > 0
     return Finding(
         kind=shown[0][0].finding, node=key[0], part=names.get(part, key[1]),
         jobs=tuple(sorted(hurt, key=lambda job: (len(job), job))), since=since if has_times else None,
         until=until if has_times else None, speed=min(slow, default=None),
-        evidence=tuple(_evidence(*each) for each in shown),
+        evidence=tuple(_evidence(*each) for each in first.values()),
+        remedy=packaged_toml("monitoring/symptoms.toml")["remedy"][shown[0][0].finding],
     )  # fmt: skip
 
 
@@ -200,9 +203,8 @@ def _slow_jobs(
 def _explains(cause: Finding, finding: Finding, ill: Ill, known: Mapping[str, Metric]) -> bool:
     """Whether a finding may be the reason of another: of a job that changed, or of the load of other parts."""
     part, metric = ill[0], ill[2][0][0].metric
-    if cause is finding or cause.part.startswith("job "):
-        return False
-    if part != "job" and (cause.kind == UNUSUAL == finding.kind and part != "job"):
+    is_vague = part != "job" and cause.kind == UNUSUAL == finding.kind
+    if cause is finding or cause.part.startswith("job ") or is_vague:
         return False
     shares, apart = bool(set(cause.jobs) & set(finding.jobs)), (cause.since or 0) > (finding.until or 0)
     if part == "job":

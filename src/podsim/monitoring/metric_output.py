@@ -47,7 +47,11 @@ def write_samples(source: Source, every: str, path: Path) -> None:
         raise PodsimError(f"--write {str(path)[-80:]}: {problem.strerror or problem}") from None
     sys.stdout.write(f"{visible(str(path))}: {series:,} series at {len(times):,} times\n")
     if isinstance(source, DaySource):
-        sys.stdout.writelines(f"fault {each}\n" for each in source.day.faults)
+        for fault in source.day.faults:
+            lacks = fault.lacks(source.day.cluster, source.day.runs)
+            sys.stdout.write(
+                f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
+            )
 
 
 def _sample_times(source: Source, every: str) -> Floats:

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from podsim.packaged import packaged_csv
 
+ENTITIES = ("gpu", "port", "wire", "node", "disk", "slurm_node", "queue", "job", "job_node")
+"""What the series of a machine are of, in a simulated day or a real one."""
+
 
 class Metric(NamedTuple):
     """A metric."""

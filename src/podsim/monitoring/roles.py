@@ -42,7 +42,11 @@ class Roles:
         self._hosts: dict[str, list[int]] = {}
         for row, (host, _) in enumerate(self.gpus):
             self._hosts.setdefault(host, []).append(row)
-        self._known, self._blocks = known, dict[bytes, list[Block]]()
+        self.by_gpu = {
+            key: [self.names[code] for code in row]
+            for key, row in zip(self.gpus, self.jobs.tolist(), strict=True)
+        }
+        self._blocks = dict[bytes, list[Block]]()
 
     def codes(self, metric: Metric, keys: Sequence[Key]) -> Ints:
         """The role of each row at each time."""
@@ -72,8 +76,8 @@ class Roles:
         owners = [-1] * len(keys)
         for host, mine in ports.items():
             gpus = sorted(self._hosts.get(host, ()), key=lambda row: _number(self.gpus[row][1]))
-            for place, row in enumerate(sorted(mine, key=lambda row: _number(keys[row][1]))):
-                owners[row] = gpus[place * len(gpus) // len(mine)] if gpus else -1
+            for rank, row in enumerate(sorted(mine, key=lambda row: _number(keys[row][1]))):
+                owners[row] = gpus[rank * len(gpus) // len(mine)] if gpus else -1
         return owners
 
     def blocks(self, codes: Ints) -> Sequence[Block]:
@@ -87,22 +91,6 @@ class Roles:
         """The job of a role of GPUs; None for other roles."""
         job = self.names[code % len(self.names)] if metric.entity == "gpu" and metric.peers == "job" else ""
         return job or None
-
-    def job_at(self, key: Key, time: int) -> str:
-        """The job of a GPU at a time; "" for none."""
-        return self.names[self.jobs[self._rows[key], time]] if key in self._rows else ""
-
-    def members(self, key: Key, time: int) -> set[Key]:
-        """All GPUs of the job of a GPU at a time."""
-        job = self.job_at(key, time)
-        return {other for other in self.gpus if job and self.job_at(other, time) == job}
-
-    def predictions(self, name: str) -> Mapping[str, Floats]:
-        """A predicted series of each job."""
-        for metric, panel in self._known.items():
-            if metric.name == name:
-                return {key[1]: row for key, row in zip(panel.keys, panel.values, strict=True)}
-        return {}
 
 
 def _number(part: str) -> tuple[int, str]:
