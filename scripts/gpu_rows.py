@@ -25,7 +25,14 @@ SHAPES = (
     (4096, 128256, 4096), (3000, 5000, 7000), (1, 28672, 4096), (8192, 1536, 7168), (8192, 7168, 2048),
 )  # fmt: skip
 """m, n, k: squares, the linear layers of a model of 8 B at decoding and training, and sizes of no power of two"""
-FORMATS = {"bf16": SHAPES, "fp16": SHAPES[:4], "fp8": SHAPES, "tf32": SHAPES[:4], "fp32": SHAPES[:3], "fp64": SHAPES[:3]}
+FORMATS = {
+    "bf16": SHAPES,
+    "fp16": SHAPES[:4],
+    "fp8": SHAPES,
+    "tf32": SHAPES[:4],
+    "fp32": SHAPES[:3],
+    "fp64": SHAPES[:3],
+}
 ATTENTION = (
     (4, 32, 32, 2048, 128), (2, 32, 32, 8192, 128), (4, 32, 8, 4096, 128), (8, 16, 16, 2048, 64), (2, 64, 8, 4096, 128),
     (1, 40, 40, 4096, 80), (1, 16, 16, 16384, 128),
@@ -52,6 +59,7 @@ def main() -> None:
     source = "planned"
     if not asked.plan:
         import torch  # type: ignore[no-redef]
+
         of = torch.cuda.get_device_properties(0)
         source = f"{of.name}, torch {torch.__version__}, CUDA {torch.version.cuda}"
     common = {"role": "test", "source": source, "path": "scripts/gpu_rows.py"}
@@ -71,7 +79,11 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
 def _kernel_rows(torch: Any) -> Iterator[dict[str, Any]]:
     for precision, shapes in FORMATS.items():
         for m, n, k in shapes:
-            seconds = _timed(torch, lambda: _product(torch, precision, m, n, k), (m * k + n * k) * 4) if torch else 1e-3  # noqa: B023
+            seconds = (
+                _timed(torch, lambda: _product(torch, precision, m, n, k), (m * k + n * k) * 4)
+                if torch
+                else 1e-3
+            )  # noqa: B023
             if seconds:
                 yield {"id": f"{precision}-{m}x{n}x{k}", "op": "gemm", "kernel": "gemm", "m": m, "n": n, "k": k,
                        "dtype": precision, "precision": precision, "latency_ms": f"{seconds * 1e3:.6g}"}  # fmt: skip
@@ -93,7 +105,9 @@ def _kernel_rows(torch: Any) -> Iterator[dict[str, Any]]:
 def _product(torch: Any, precision: str, m: int, n: int, k: int) -> Callable[[], Any]:
     """A call of one product with inputs of its own."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}.get(precision, torch.float32)
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}.get(
+        precision, torch.float32
+    )
     a, b = torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda")
     if precision == "fp8":
         a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t()
@@ -104,8 +118,11 @@ def _product(torch: Any, precision: str, m: int, n: int, k: int) -> Callable[[],
     return lambda: torch.mm(a, b, out=out)
 
 
-def _attention_seconds(torch: Any, shape: tuple[int, ...], causal: bool, kernel: str, direction: str) -> float:
+def _attention_seconds(
+    torch: Any, shape: tuple[int, ...], causal: bool, kernel: str, direction: str
+) -> float:
     from torch.nn.attention import SDPBackend, sdpa_kernel
+
     batch, heads, keys, tokens, width = shape
     backward = direction != "fwd"
 
@@ -115,7 +132,9 @@ def _attention_seconds(torch: Any, shape: tuple[int, ...], causal: bool, kernel:
         upstream = torch.randn_like(q)
 
         def call() -> None:
-            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != keys)
+            out = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=causal, enable_gqa=heads != keys
+            )
             if backward:
                 torch.autograd.grad(out, (q, k, v), upstream)
 
@@ -199,7 +218,10 @@ def _step(torch: Any, layers: int, hidden: int, inner: int, tokens: int, batch: 
     torch.cuda.reset_peak_memory_stats()
     seconds = median(_events(torch, step) for _ in range(REPEATS))
     peak = float(torch.cuda.max_memory_allocated())
-    print(f"{layers} layers of {hidden}, {batch} x {tokens}: {seconds:.4g} s, {peak / 1e9:.4g} GB", file=sys.stderr)
+    print(
+        f"{layers} layers of {hidden}, {batch} x {tokens}: {seconds:.4g} s, {peak / 1e9:.4g} GB",
+        file=sys.stderr,
+    )
     return seconds, peak
 
 
