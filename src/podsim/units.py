@@ -70,7 +70,9 @@ def parse_quantity(value: str | int | float, unit: str = "", *, what: str = "val
     if not math.isfinite(number):
         raise UnitError(f"{what}: {value!r} is not finite; expected a number{_wanted(unit)}")
     if not has_magnitude(number):
-        raise UnitError(f"{what}: {value!r} is no size of anything; it must be 0, or from {LEAST:g} to {MOST:g}")
+        raise UnitError(
+            f"{what}: {value!r} is no size of anything; it must be 0, or from {LEAST:g} to {MOST:g}"
+        )
     return number
 
 

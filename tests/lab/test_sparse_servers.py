@@ -247,7 +247,9 @@ def test_click_files(tmp_path: Path) -> None:
             read_clicks(path, (10, 1000))
 
 
-@pytest.mark.parametrize("header", [b"{'descr': '<f8', 'shape': (1L", b"()", b"{'shape': (9" + b"9" * 30 + b",)}"])
+@pytest.mark.parametrize(
+    "header", [b"{'descr': '<f8', 'shape': (1L", b"()", b"{'shape': (9" + b"9" * 30 + b",)}"]
+)
 def test_a_part_with_another_header_is_damaged(tmp_path: Path, header: bytes) -> None:
     """NumPy reads the header of an array as Python's text, and raises whatever that gives."""
     head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n"

@@ -223,6 +223,8 @@ def test_values_of_the_wrong_kind_are_told_from_python() -> None:
         (("checkpoint", "llama-3.1-8b", "--on", "h100", "--gpus", "64", "--store", "1e-300"), "store"),
     ],
 )
-def test_numbers_beyond_all_magnitudes_name_their_option(podsim: Run, words: tuple[str, ...], named: str) -> None:
+def test_numbers_beyond_all_magnitudes_name_their_option(
+    podsim: Run, words: tuple[str, ...], named: str
+) -> None:
     """Else products of them overflow, and the answer holds inf."""
     _refused(podsim(*words), named)

@@ -72,7 +72,9 @@ def read_csv(text: str, *, like: ScheduleTable | None = None, name: str = "csv")
     rank = np.repeat(np.arange(len(rows)), np.diff(pointer))
     if int(micro.max()) >= len(table):
         raise ScheduleError(
-            [f"micro-batch {micro.max()} in a CSV of {len(table)} actions; micro-batches count from 0 without gaps"]
+            [
+                f"micro-batch {micro.max()} in a CSV of {len(table)} actions; micro-batches count from 0 without gaps"
+            ]
         )
     shape = like or _chain(name, stage, rank, len(rows))
     return ScheduleTable(

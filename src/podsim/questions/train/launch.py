@@ -103,7 +103,9 @@ def _write(options: LaunchOptions) -> Recipe:
     if tool not in TOOLS:
         raise PodsimError(unknown_name("tool", tool, TOOLS))
     if options.partition and tool in ("torchrun", "kubernetes"):
-        raise PodsimError(f"--partition {options.partition[:40]}: {tool} has none; leave it out, or take --for slurm")
+        raise PodsimError(
+            f"--partition {options.partition[:40]}: {tool} has none; leave it out, or take --for slurm"
+        )
     limit = _limit(options.time_limit)
     mounts = _mounts(tuple(options.mount))
     if tool == "deepspeed" and options.overlap_param is None:
