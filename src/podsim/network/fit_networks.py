@@ -26,7 +26,7 @@ from podsim.network.nccl_group import Group, Wires, fabric_name
 from podsim.network.nccl_paths import candidates
 from podsim.packaged import packaged_toml
 
-SOFT = 0.2
+SOFT = 0.08
 STAGES = (("infiniband", "roce", "efa-v1", "efa-v2", "tcpxo", "tcpx"), ("slingshot",), ("sockets",))
 """Classes that are fitted together. Of the last two, one cluster has nine tenths of the rows, which differ tenfold with
 libfabric's settings: they must not move what the others share."""
