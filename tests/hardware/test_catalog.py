@@ -93,8 +93,8 @@ def test_inherited_entries_change_only_what_they_say():
         ("h800", "h100-sxm5-80gb"),
         ("h200", "h200-sxm5-141gb"),
         ("v100-sxm3-32gb", "v100-sxm2-16gb"),
-        ("b300", "b200"),
-        ("gb300", "gb200"),
+        ("b300", "b300"),
+        ("gb300", "b300"),
         ("h20", ""),
     ],
 )
