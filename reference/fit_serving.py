@@ -122,7 +122,7 @@ def _loss(found: np.ndarray[Any, Any]) -> float:
 
 
 def print_bands(comparisons: Sequence[Comparison]) -> None:
-    """Print the 80 % band of each measure and mode as load_bands.toml has it, and how it holds on rows that it never saw."""
+    """Print the 80 % bands as load_bands.toml has them, and how they hold on rows that they never saw."""
     rows = {row["id"]: row for row in loads()}
     for comparison in comparisons:
         classes: dict[str, list[ComparedRow]] = defaultdict(list)
