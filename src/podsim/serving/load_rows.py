@@ -191,7 +191,11 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
             for at, value in zip(order.tolist(), predicted.tolist(), strict=True):
                 if measured[at] > 0 and value > 0:
                     pair = (value, float(measured[at]))
-                    alone[words].append(_compared(requests[at]["id"], requests[at], name, pair, label))
+                    alone[words].append(
+                        _compared(
+                            requests[at]["id"], requests[at], f"{name}-{words.replace(' ', '-')}", pair, label
+                        )
+                    )
     title = "Language models served: requests one by one"
     return (
         _requests_comparison(rows, name, f"{title}, by server", whole, reasons),
