@@ -68,6 +68,10 @@ from podsim.questions.operate.validate import validate as validate
 from podsim.questions.operate.verify import verify_machine as verify_machine
 from podsim.questions.operate.why import why as why
 from podsim.questions.serve.serve import serve as serve
+from podsim.questions.serve.serve_ways import serve_batches as serve_batches
+from podsim.questions.serve.serve_ways import serve_best as serve_best
+from podsim.questions.serve.serve_ways import serve_load as serve_load
+from podsim.questions.serve.serve_ways import serve_streams as serve_streams
 from podsim.questions.train.advise import advise as advise
 from podsim.questions.train.capture import capture as capture
 from podsim.questions.train.chakra import chakra as chakra

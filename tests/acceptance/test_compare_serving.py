@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,7 @@ def _record(others: float = 0.0, url: str = "") -> MeasuredServing:
         output_tokens=rng.integers(4, 33, 500),
     )  # fmt: skip
     room = CacheRoom(block_tokens=16, blocks=10**6, token_bytes=1.0)
-    kind = ReplicaKind(cost=measured_cost(made), room=room, sequences=16, batch_tokens=128)
+    kind = ReplicaKind(cost=measured_cost(made, 0), room=room, sequences=16, batch_tokens=128)
     run = run_load(table, ReplicaPool(kinds=(kind,)))
     rows = tuple(
         MeasuredRequest(
@@ -59,7 +61,7 @@ def _record(others: float = 0.0, url: str = "") -> MeasuredServing:
 
 
 def test_the_law_of_a_step_is_found() -> None:
-    cost = measured_cost(_record())
+    cost = measured_cost(_record(), 0)
     for prompts, decoding, context in (
         ([], 4, 60.0),
         ([(40.0, 0.0)], 0, 0.0),
@@ -68,6 +70,28 @@ def test_the_law_of_a_step_is_found() -> None:
         expected = 1e-3 + (decoding > 0) * 1e-3 + decoding * (2e-4 + context * 1e-6)
         expected += sum(1e-3 + 1e-4 * new + 1e-8 * new * (past + new / 2) for new, past in prompts)
         assert cost.seconds(prompts, decoding, context) == pytest.approx(expected, rel=0.05)
+
+
+def test_the_cost_follows_the_machine_from_run_to_run() -> None:
+    """Two runs, the second on a machine half as fast: its own loops say so, or its own steps do."""
+    first = _record()
+    names = ("step_decoding", "step_context", "step_prompts", "step_new", "step_pairs")
+    twice = {name: getattr(first, name) * 3 for name in names}
+    seconds = np.array(first.step_seconds)
+    slower = np.concatenate([seconds, 2 * seconds, 2 * seconds])
+    record = replace(
+        first, rates=(36.0, 36.0), shares=(0.6, 0.6), others=(0.0, 0.0), **twice,
+        step_seconds=tuple(slower), step_end=tuple(np.cumsum(slower)), step_run=(2,) * 2000 + (1,) * 2000 + (2,) * 2000,
+    )  # fmt: skip
+    before, after = measured_cost(first, 0), measured_cost(record, 1)
+    assert after.seconds([(64.0, 0.0)], 8, 60.0) == pytest.approx(
+        2 * before.seconds([(64.0, 0.0)], 8, 60.0), rel=0.02
+    )
+    drifted = replace(
+        record, step_run=(2,) * 2000 + (0,) * 2000 + (1,) * 2000, step_end=tuple(range(6000)),
+    )  # fmt: skip
+    own = measured_cost(drifted, 0)
+    assert own.seconds([], 8, 60.0) == pytest.approx(2 * before.seconds([], 8, 60.0), rel=0.02)
 
 
 def test_recorded_requests_are_simulated_again() -> None:

@@ -95,6 +95,10 @@ def test_the_best_way_to_serve_and_its_command_state_the_same_price() -> None:
         == price_offer("", load_cluster("dgx-h100")).words
         == podsim.serve("gpt2", on="dgx-h100", **SERVED).price
     )
+    source = list_offers(load_cluster("dgx-h100"))[0].origin
+    assert "2026-08: SemiAnalysis" in source
+    assert source in best.notes
+    assert source in podsim.serve("gpt2", on="dgx-h100", **SERVED).assumptions
 
 
 def test_a_benchmark_to_its_target_takes_the_same_price() -> None:

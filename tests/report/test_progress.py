@@ -1,4 +1,4 @@
-"""Where no terminal shows a bar, long work says now and then how far it is, and the time that is left."""
+"""Where no terminal shows a bar, long work says each five seconds how far it is, and the time that is left."""
 
 from __future__ import annotations
 
@@ -16,11 +16,24 @@ def test_long_work_off_a_terminal_says_the_time_left(
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     bar = progress._Bar("answering designs")
     bar.show()
-    for done, now in ((1, 2.0), (2, 20.0), (3, 21.0)):
-        clock[0] = now
-        bar.update(done, 10)
+    clock[0] = 20.0
+    bar.update(2, 10)
+    bar._say()
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "podsim: answering designs …",
         "podsim: answering designs: 2 of 10, 80 s left …",  # 10 s each, and 8 to go
     ]
+
+
+@pytest.mark.parametrize(("total", "lines"), [(10, 3), (0, 1)])
+def test_counted_work_says_so_again_and_again(
+    total: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_PAUSE", 0.2)
+    with progress.bar("answering", after=0.0) as update:
+        update(1, total)
+        time.sleep(0.55)
+    said = capsys.readouterr().err.splitlines()
+    assert lines <= len(said) <= lines + 1 if total else len(said) == 1
+    assert all(line.startswith("podsim: answering") for line in said)

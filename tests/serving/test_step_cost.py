@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import token_bytes, weight_bytes
 from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.step_cost import cache_room, step_cost
-from podsim.serving.step_laws import Passes, tokens_seconds
+from podsim.serving.step_laws import Passes, decoding_seconds, is_measured, make_passes, tokens_seconds
 from podsim.workload.catalog import load_model
 
 DGX = load_cluster("dgx-a100-80gb")
@@ -72,3 +74,30 @@ def test_latent_attention_keeps_one_copy_a_gpu_and_groups_of_attention_hold_thei
     assert groups.token_bytes == 61 * (512 + 64) * 2
     assert whole.token_bytes == 16 * groups.token_bytes
     assert groups.blocks > 8 * whole.blocks
+
+
+def test_another_architectures_kernels_stand_in_at_shares_of_the_gpus_own_figures() -> None:
+    """A GPU of CDNA 3 decodes as one of Hopper with 0.8 of its bandwidth and half of its peaks; A100s stand for none."""
+    plan, model = ServingPlan(engine="sglang"), load_model("llama-2-7b")
+    amd = load_cluster("mi300x")
+    shares = {
+        "memory_bandwidth": 0.8 * amd.gpu.memory_bandwidth,
+        "peaks": {k: v / 2 for k, v in amd.gpu.peaks.items()},
+    }
+    like = replace(amd.gpu, architecture="hopper", **shares)
+    asked = np.array([64.0]), np.array([4096.0])
+    seconds = [
+        decoding_seconds(make_passes(model, cluster, plan), *asked)[0]
+        for cluster in (amd, replace(amd, system=replace(amd.system, gpu=like)))
+    ]
+    assert seconds[0] == pytest.approx(seconds[1])
+    assert seconds[0] > 64 * 4096 * token_bytes(model, plan) / shares["memory_bandwidth"]
+    assert not is_measured(amd.gpu)
+    assert is_measured(DGX.gpu)
+
+
+def test_older_releases_wait_longer_on_an_architecture() -> None:
+    cdna, hopper = load_cluster("mi300x").gpu, load_cluster("h100").gpu
+    assert load_language_engine("sglang 0.5.9", cdna).step == 9e-3
+    assert load_language_engine("sglang 0.5.12", cdna).step == load_language_engine("sglang", hopper).step
+    assert load_language_engine("sglang 0.5.9", hopper).step == load_language_engine("sglang", hopper).step

@@ -32,29 +32,29 @@ def compare_serving(run: MeasuredServing, name: str) -> ComparedServing:
     """
     if run.url or not run.step_seconds:
         raise LabError(
-            f"{name}: the steps of the server at {run.url or 'the run'} are not known; simulate it by podsim serve MODEL"
-            " --on GPU --rate RATE"
+            f"{name}: the steps of the server at {run.url or 'the run'} are not known; simulate it by podsim serve load"
+            " MODEL --on GPU --rate RATE"
         )
-    kind = ReplicaKind(
-        cost=measured_cost(run), room=_ENDLESS, scheduler=SCHEDULERS["vllm"], sequences=run.sequences,
-        batch_tokens=run.budget, prefix_cache=False,
-    )  # fmt: skip
-    rows = tuple(row for number in range(len(run.rates)) for row in _rows(run, number, kind))
+    rows = tuple(row for number in range(len(run.rates)) for row in _rows(run, number))
     mean, largest = errors_of(rows)
-    cost, steps = kind.cost, int(np.sum(np.array(run.step_run) == len(run.rates)))
+    cost, steps = measured_cost(run, 0), int(np.sum(np.array(run.step_run) == len(run.rates)))
     least, most = cost.step * 1e3, (cost.step + cost.decode_seconds[-1, 0]) * 1e3
     return ComparedServing(
         run=name, server=run.server, rows=rows, mean=mean, largest=largest,
-        cost=f"{steps:,} steps of a run of its own: {least:.3g} to {most:.3g} ms for 0 to {cost.decode_requests[-1]:.0f}"
-        " decoding sequences",
+        cost=f"{steps:,} steps of loops between the runs: {least:.3g} to {most:.3g} ms for 0 to "
+        f"{cost.decode_requests[-1]:.0f} decoding sequences in the first run",
     )  # fmt: skip
 
 
-def _rows(run: MeasuredServing, number: int, kind: ReplicaKind) -> Iterator[ComparedServingRow]:
+def _rows(run: MeasuredServing, number: int) -> Iterator[ComparedServingRow]:
     """The rows of one run."""
     requests = sorted((row for row in run.rows if row.run == number), key=lambda row: row.sent)
     if not requests:
         raise LabError(f"run {number} has no requests")
+    kind = ReplicaKind(
+        cost=measured_cost(run, number), room=_ENDLESS, scheduler=SCHEDULERS["vllm"], sequences=run.sequences,
+        batch_tokens=run.budget, prefix_cache=False,
+    )  # fmt: skip
     measured, simulated = _measured(requests), _simulated(requests, kind)
     others = max(run.others[number], run.calibration_others)
     verdict = verdict_of({"other programs ran": others > _FOREIGN})

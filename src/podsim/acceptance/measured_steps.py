@@ -14,7 +14,7 @@ import numpy as np
 
 from podsim.answers.quantiles import quantile
 from podsim.answers.served_real import MeasuredServing
-from podsim.axes import Floats
+from podsim.axes import Bools, Floats
 from podsim.errors import LabError
 from podsim.serving.step_cost import StepCost
 
@@ -28,24 +28,23 @@ _PAST = np.array([0.0, 4096.0])
 _CONTEXT = np.array([0.0, 4096.0])
 
 
-def measured_cost(run: MeasuredServing) -> StepCost:
-    """The cost of a step of podsim's own server. Raises LabError for a run without enough steps."""
-    is_calibration = np.array(run.step_run) == len(run.rates)
-    columns = (
-        run.step_decoding,
-        run.step_context,
-        run.step_prompts,
-        run.step_new,
-        run.step_pairs,
-        run.step_seconds,
-    )
-    if is_calibration.sum() < _LEAST:
-        raise LabError(
-            f"{int(is_calibration.sum())} steps of a run that measures them; a fit needs {_LEAST} at least"
-        )
-    rows = [np.asarray(column, np.float64)[is_calibration] for column in columns]
+def measured_cost(run: MeasuredServing, number: int) -> StepCost:
+    """The cost of a step of podsim's own server during one of its runs. Raises LabError for one without enough steps.
+
+    Steps are fitted to the loops before and after the run. What its own steps take in all, over their cost, is the
+    machine's speed meanwhile: other programs and a host's theft of processors are in it.
+    """
+    columns = np.array([
+        run.step_decoding, run.step_context, run.step_prompts, run.step_new, run.step_pairs, run.step_seconds,
+    ])  # fmt: skip
+    near, own = _near_steps(run, number), np.array(run.step_run) == number
+    if near.sum() < _LEAST:
+        raise LabError(f"{int(near.sum())} steps of a run that measures them; a fit needs {_LEAST} at least")
+    rows = list(columns[:, near])
     knots = _knots(int(rows[0].max()))
     fitted = _fitted(rows, knots)
+    if own.sum() >= _LEAST:
+        fitted = fitted * columns[-1, own].sum() / (_features(list(columns[:, own]), knots) @ fitted).sum()
     ramps = np.concatenate([[0.0], np.cumsum(fitted[1 : len(knots)] * np.diff(knots))])
     context, chunk, new, pair = fitted[len(knots) :]
     return StepCost(
@@ -56,20 +55,36 @@ def measured_cost(run: MeasuredServing) -> StepCost:
     )  # fmt: skip
 
 
+def _near_steps(run: MeasuredServing, number: int) -> Bools:
+    """Which steps are of loops just before or after a run; of all loops where none are."""
+    ends, runs = np.array(run.step_end, float), np.array(run.step_run)
+    loops = runs == len(run.rates)
+    before, after = ends[runs == number - 1], ends[runs == number + 1]
+    begin, end = before.max(initial=-np.inf), after.min(initial=np.inf)
+    last = number + 1 >= len(run.rates)
+    near: Bools = loops & (ends > begin) & (ends < (np.inf if last else end))
+    return near if near.any() else loops
+
+
 def _knots(most: int) -> Floats:
     """0, 1, 2, 4, … up to the most decoding sequences."""
     powers = [float(1 << k) for k in range(max(most - 1, 1).bit_length())]
     return np.array([0.0, *(each for each in powers if each < most), float(max(most, 1))])
 
 
-def _fitted(rows: list[Floats], knots: Floats) -> Floats:
-    """The coefficients: of the step, of each ramp, then of context, chunks, new tokens and pairs."""
-    decoding, context, prompts, new, pairs, seconds = rows
-    features = np.column_stack([
-        np.ones_like(seconds),
+def _features(rows: list[Floats], knots: Floats) -> Floats:
+    """What each coefficient of a step counts: steps, ramps, then context, chunks, new tokens and pairs."""
+    decoding, context, prompts, new, pairs, _ = rows
+    return np.column_stack([
+        np.ones_like(decoding),
         *(np.clip(decoding - low, 0.0, high - low) for low, high in pairwise(knots)),
         decoding * context, prompts, new, pairs,
     ])  # fmt: skip
+
+
+def _fitted(rows: list[Floats], knots: Floats) -> Floats:
+    """The coefficients: of the step, of each ramp, then of context, chunks, new tokens and pairs."""
+    seconds, features = rows[-1], _features(rows, knots)
     kept = np.ones(len(seconds), bool)
     for _ in range(3):  # interrupted steps are seen once the others are known
         weights = 1 / seconds[kept]

@@ -69,6 +69,30 @@ class FrontPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredPoint:
+    """A measured server under a load: a user's speed and a GPU's throughput."""
+
+    id: str
+    """The name of the row in the packaged table."""
+    words: str
+    """The model, the GPUs, the engine and the load, in words."""
+    user: float
+    """1/s. The output tokens of one user."""
+    gpu: float
+    """1/s. The output tokens of one GPU."""
+    first: float | None
+    """s. The time to the first token; None where it was not measured."""
+    each: float
+    """s. The time per output token."""
+    measured: str
+    """The date of the measurement; empty if unstated."""
+    is_alike: bool
+    """Whether model, GPU and lengths are those of the prediction."""
+    distance: float
+    """count. The octaves between it and the prediction."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BestServing(
     Answer,
     view=View(report="report.best_tables:best_report", rows="ways", figure="report.plot_serving:best_figure"),
@@ -117,6 +141,10 @@ class BestServing(
     """The phrase that says what another number format of the weights would give; empty if none was tried."""
     longest: int = 0
     """count. The most tokens of a prompt and its answer."""
+    measured: tuple[MeasuredPoint, ...] = ()
+    """The measured server nearest to the best way, then the others of this model, GPU and lengths."""
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """factor. The ends of the 80 % bands of medians, over these: first token, each token; empty where none is known."""
     notes: tuple[str, ...] = ()
     """The notes on the requests and on layouts that do not fit."""
 

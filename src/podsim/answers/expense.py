@@ -36,6 +36,11 @@ class Offer:
         return _range(self.low, self.high)
 
     @property
+    def origin(self) -> str:
+        """The source of the price, with its date."""
+        return f"price {self.name}, {self.date}: {self.source}"
+
+    @property
     def words(self) -> str:
         """The price per GPU-hour with its name, its date, and the range of rents."""
         rents = (

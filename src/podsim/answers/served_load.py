@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
+from podsim.answers.best_serving import MeasuredPoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +134,10 @@ class ServedLoad(
     """USD. The price of a million tokens of answers at its lowest; 0 without a price."""
     price_high: float
     """USD. The same at its highest."""
+    measured: tuple[MeasuredPoint, ...] = ()
+    """The measured server nearest to this one, then the others of this model, GPU and lengths."""
+    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """factor. The ends of the 80 % bands of medians, over these: first token, each token; empty where none is known."""
     curve: tuple[LoadPoint, ...] = ()
     """The latencies at several rates."""
     assumptions: tuple[str, ...] = ()

@@ -40,9 +40,9 @@ class MeasuredServing(Answer, view=View(report="report.serving_lab_tables:measur
     budget: int
     """The number of tokens of a step; 0 for a server of others."""
     saturation: float
-    """1/s. The rate of answers to clients that keep all sequences busy; 0 where it was not measured."""
+    """1/s. The mean rate of answers to clients that keep all sequences busy; 0 where it was not measured."""
     shares: tuple[float, ...]
-    """share. The rate of each run over that; 0 where it was not measured."""
+    """share. The rate of each run over that measured before it; 0 where it was not measured."""
     rates: tuple[float, ...]
     """1/s. The rate of arrivals of each run."""
     others: tuple[float, ...]
@@ -75,6 +75,8 @@ class MeasuredServing(Answer, view=View(report="report.serving_lab_tables:measur
     """The date and time in UTC, ISO 8601."""
     rows: tuple[MeasuredRequest, ...]
     """The requests of all runs."""
+    stopped: bool = False
+    """Whether a signal ended it before its last run."""
 
 
 @dataclass(frozen=True, kw_only=True)

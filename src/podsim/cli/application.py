@@ -14,7 +14,7 @@ from podsim.answers.answer import load
 from podsim.cli.command import Command, guarded
 from podsim.cli.mistakes import keep_arguments, mistake_lines, usage_mistake
 from podsim.options.question import Option
-from podsim.questions.registry import GROUPS, SECTIONS, commands
+from podsim.questions.registry import DIVIDED, GROUPS, QUESTIONS, SECTIONS, commands
 from podsim.quoting import visible_lines
 
 SHELLS = ("bash", "zsh", "fish")
@@ -47,6 +47,23 @@ class Commands(click.Group):
             path = ctx.command_path.split()[1:]
             raise load("cli.guesses:unknown_command")(args[0], command_names(self), path)
         return super().resolve_command(ctx, args)
+
+
+class Divided(Commands):
+    """Commands that were one before, whose old spelling still leads: without the name of any, it is that one."""
+
+    def __init__(self, name: str) -> None:
+        """Let options stand in front, as the old command did."""
+        super().__init__(name=name, help=GROUPS[name])
+        self.context_settings = {**self.context_settings, "ignore_unknown_options": True}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with, or the old one."""
+        if self.get_command(ctx, args[0]) is not None:
+            return super().resolve_command(ctx, args)
+        return self.name, Command(str(self.name), QUESTIONS[str(self.name)]), args
 
 
 class Application(Commands):
@@ -127,7 +144,10 @@ def make_application() -> click.Group:
     application = Application(
         name="podsim", help="A working model of an AI supercomputer, and of the training that runs on it."
     )
-    groups = {name: Commands(name=name, help=about) for name, about in GROUPS.items()}
+    groups = {
+        name: Divided(name) if name in DIVIDED else Commands(name=name, help=about)
+        for name, about in GROUPS.items()
+    }
     for name, entry in commands().items():
         group = name.rpartition(" ")[0]
         (groups[group] if group else application).add_command(Command(name, entry))

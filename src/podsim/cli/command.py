@@ -20,7 +20,7 @@ from podsim.cli.mistakes import kept_arguments, option_flag, question_mistake, w
 from podsim.errors import LabError, NoFitError, PodsimError
 from podsim.options.output_options import NoOutput, Output
 from podsim.options.question import Manner, Option, options_of
-from podsim.questions.registry import Entry, function_of
+from podsim.questions.registry import DIVIDED, Entry, function_of
 from podsim.quoting import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -87,6 +87,12 @@ class Command(click.Command):
         return manner
 
     def _run(self, **given: Any) -> None:
+        if self.question in DIVIDED:
+            said = _explicit(given)
+            new = next(name for name, taken in DIVIDED[self.question] if not taken or set(taken) & set(said))
+            sys.stderr.write(
+                f"podsim: now podsim {self.question} {new}; the old spelling goes next release\n"
+            )
         if status := guarded(lambda: self._answered(given), partial(self._said, given)):
             raise click.exceptions.Exit(status)
 

@@ -10,7 +10,24 @@ from podsim.options.question import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestOptions:
+class OfferOptions:
+    """What a server costs, and the files that start it."""
+
+    SECTION: ClassVar[str] = "Files and prices"
+
+    price: str = option("", "USD per GPU-hour, e.g. 2.10, or a price that `podsim cost` lists.")
+    launch: str = option(
+        "", "Write what starts it: vllm, sglang, trtllm, triton, kubernetes (or several, with commas)."
+    )
+    plan: str = option(
+        "",
+        "FILE that --launch wrote, or another that starts a server: takes its engine, layout and limits.",
+        also=("plan-file",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOptions(OfferOptions):
     """Limits within which requests are answered."""
 
     SECTION: ClassVar[str] = "Best way to serve"
@@ -24,16 +41,7 @@ class BestOptions:
         "Longest time per output token, e.g. 30ms.",
         also=("itl", "inter-token-latency", "time-per-output-token"),
     )
-    price: str = option("", "USD per GPU-hour, e.g. 2.10, or a price that `podsim cost` lists.")
-    launch: str = option(
-        "", "Write what starts it: vllm, sglang, trtllm, triton, kubernetes (or several, with commas)."
-    )
     save: Path | None = option(None, "Directory for these files; default the model's name.")
-    plan: str = option(
-        "",
-        "FILE that --launch wrote, or another that starts a server: takes its engine, layout and limits.",
-        also=("plan-file",),
-    )
     measured: Path | None = option(
         None,
         "Result of a benchmark (vllm bench, genai-perf, …) to set beside the prediction.",

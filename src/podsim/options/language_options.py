@@ -9,7 +9,7 @@ from podsim.options.question import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageOptions:
+class LayoutOptions:
     """A way to serve a language model; what is left away follows from the engine, the model and the GPUs."""
 
     SECTION: ClassVar[str] = "Language models"
@@ -33,11 +33,6 @@ class LanguageOptions:
         "GPUs among which whole experts are dealt, at most tp x cp.",
         also=("expert-parallel", "expert-parallel-size", "ep-size"),
     )
-    cp: int | None = option(
-        None,
-        "GPUs that divide the keys of a sequence, besides tp.",
-        also=("context-parallel", "context-parallel-size", "cp-size"),
-    )
     attention_dp: int | None = option(
         None,
         "Groups of a stage that each do the attention of their own sequences.",
@@ -53,9 +48,6 @@ class LanguageOptions:
         "Format of keys and values: fp16, bf16, fp8, int8; default the engine's.",
         also=("kv-cache", "kv-cache-dtype", "cache-dtype", "kv-dtype"),
     )
-    block_tokens: int | None = option(
-        None, "Tokens of a block of the cache.", also=("block-size", "page-size", "tokens-per-block")
-    )
     max_batch: int | None = option(
         None,
         "Most sequences of a step; default the engine's.",
@@ -65,14 +57,6 @@ class LanguageOptions:
         None,
         "Most tokens of a step; default the engine's.",
         also=("max-num-tokens", "max-num-batched-tokens", "chunked-prefill-size"),
-    )
-    chunked: bool | None = option(
-        None, "Prompts may be split over steps.", also=("chunked-prefill", "enable-chunked-prefill")
-    )
-    prefix: float = option(
-        0.0,
-        "Share of a prompt's tokens that the prefix cache holds.",
-        also=("prefix-share", "cache-hit", "prefix-cache"),
     )
     speculate: int = option(
         0,
@@ -84,6 +68,30 @@ class LanguageOptions:
     )
     draft: str = option(
         "", "The draft: a model, ngram, or (default) a layer of the model as EAGLE and MTP have."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageOptions(LayoutOptions):
+    """The same with what is rarely changed."""
+
+    SECTION: ClassVar[str] = "Language models"
+
+    cp: int | None = option(
+        None,
+        "GPUs that divide the keys of a sequence, besides tp.",
+        also=("context-parallel", "context-parallel-size", "cp-size"),
+    )
+    block_tokens: int | None = option(
+        None, "Tokens of a block of the cache.", also=("block-size", "page-size", "tokens-per-block")
+    )
+    chunked: bool | None = option(
+        None, "Prompts may be split over steps.", also=("chunked-prefill", "enable-chunked-prefill")
+    )
+    prefix: float = option(
+        0.0,
+        "Share of a prompt's tokens that the prefix cache holds.",
+        also=("prefix-share", "cache-hit", "prefix-cache"),
     )
     memory_share: float | None = option(
         None,

@@ -11,7 +11,20 @@ SCENARIOS = ("", "offline", "server", "single-stream", "multi-stream")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScenarioOptions:
+class NetworkOptions:
+    """What networks read."""
+
+    SECTION = "Networks"
+
+    input: Sequence[str] | None = option(
+        None,
+        "Shape of an input of a module FILE.py:FUNCTION, with B for the samples: Bx3x224x224. Repeatable.",
+    )
+    tables: str = option("", "Embedding tables of a recommender, e.g. 100GB; default those of the network.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioOptions(NetworkOptions):
     """How requests arrive."""
 
     SECTION = "Networks: scenarios and streams"
@@ -21,11 +34,6 @@ class ScenarioOptions:
     )
     percentile: float | None = option(None, "Percentile that --latency, --ttft and --tpot limit; default 99.")
     queue_delay: str = option("", "Longest wait of a request for a fuller batch, e.g. 2ms; default none.")
-    input: Sequence[str] | None = option(
-        None,
-        "Shape of an input of a module FILE.py:FUNCTION, with B for the samples: Bx3x224x224. Repeatable.",
-    )
-    tables: str = option("", "Embedding tables of a recommender, e.g. 100GB; default those of the network.")
     streams: int | None = option(None, "Streams at once; default: as many as one GPU or all of them carry.")
     chunk: str = option("", "Speech in streams: audio of one chunk, e.g. 160ms.")
     context: str = option("", "Speech in streams: audio around a chunk that is computed again, e.g. 1.2s.")

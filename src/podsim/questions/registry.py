@@ -29,6 +29,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "mig": "Divide GPUs into MIG instances.",
         "scale": "Predict losses by size, tokens and batch.",
         "measure": "Run things for real and time them.",
+        "serve": "Predict a server of a model: batches, a load, the best way, streams.",
     }
 )
 """the help of groups of commands"""
@@ -42,6 +43,18 @@ GROUPS_ASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """what groups are asked of a model, and of a cluster, that follows without a command"""
+
+DIVIDED: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = MappingProxyType(
+    {
+        "serve": (
+            ("best", ("ttft", "tpot", "measured")),
+            ("streams", ("scenario", "streams", "chunk", "video", "queue_delay")),
+            ("load", ("rate", "load", "trace", "clients")),
+            ("batches", ()),
+        )
+    }
+)
+"""groups that were one command before: each command with the options of the old one that it took over, the first fits"""
 
 PHRASES: Mapping[str, str] = MappingProxyType(
     {
@@ -186,8 +199,16 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
             also="systems cluster"),
         "show": Entry("machine", "Show the sheet of anything in the catalogs.", "show dgx-h100"),
         "fabric": Entry("machine", "Servers and switches of a machine as a drawing."),
-        "serve": Entry("serve", "Predict inference by batch or under load. Exit status 1: no batch fits.",
-            "serve bert-large --on a100-40gb/1g.5gb --batch 8", also="inference infer latency throughput"),
+        "serve": Entry("serve", "Predict inference by batch or under load. Exit status 1: no batch fits."),
+        "serve batches": Entry("serve", "Latency, throughput and memory by batch. Exit status 1: no batch fits.",
+            "serve batches bert-large --on a100-40gb/1g.5gb --batch 8", file="serve_ways",
+            also="inference infer latency throughput"),
+        "serve load": Entry("serve", "Simulate a server under load, request by request.",
+            "serve load llama-3.1-8b --on h100 --rate 5/s", file="serve_ways"),
+        "serve best": Entry("serve", "Find the best way to serve within limits. Exit status 1: none keeps them.",
+            "serve best llama-3.1-8b --on 4xh100 --rate 20/s --ttft 500ms --tpot 30ms", file="serve_ways"),
+        "serve streams": Entry("serve", "Networks in MLPerf's scenarios, streams of speech and video.",
+            "serve streams resnet-50 --on a100 --scenario offline", file="serve_ways"),
         "scale batch": Entry("learn", "Find the critical batch: what larger batches cost in steps and samples.",
             "scale batch zhang-151m --rate 3e-3 --base-batch 256", file="large_batch"),
         "scale fit": Entry("learn", "Fit a law of the loss to finished runs: parameters, tokens, loss.",

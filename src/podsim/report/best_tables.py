@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
+from podsim.answers.best_serving import BestServing, FrontPoint, MeasuredPoint, ServingWay
 from podsim.report.columns import Column, Table
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
 from podsim.units import format_quantity
@@ -47,6 +47,8 @@ def best_report(answer: BestServing) -> Iterator[Block]:
         yield from _way(answer, way)
     yield from _others(answer)
     yield from _front(answer.front)
+    shown = {"first token": way.first["p50"], "each token": way.each["p50"]} if way else {}
+    yield from map(Paragraph, [*band_text(answer.bands, shown), *measured_text(answer.measured)])
     if answer.other_format:
         yield Paragraph(f"{answer.other_format[0].upper()}{answer.other_format[1:]}.")
     yield dim(
@@ -54,6 +56,31 @@ def best_report(answer: BestServing) -> Iterator[Block]:
         f"requests each: {answer.seconds:.1f} s"
     )
     yield from items("Notes", answer.notes)
+
+
+def band_text(bands: Mapping[str, tuple[float, float]], medians: Mapping[str, float]) -> Iterator[str]:
+    """The 80 % bands of medians in words; nothing without any."""
+    texts = []
+    for name in bands.keys() & medians.keys():
+        low, high = (format_quantity(share * medians[name], "s", digits=3) for share in bands[name])
+        texts.append(f"{name} {low} to {high}")
+    if texts:
+        yield f"Four of five measured servers lie within: {', '.join(sorted(texts))} (medians)."
+
+
+def measured_text(points: Sequence[MeasuredPoint]) -> Iterator[str]:
+    """The nearest measured server in words; nothing without one."""
+    for point in points[:1]:
+        first = (
+            ""
+            if point.first is None
+            else f", {format_quantity(point.first, 's', digits=3)} to the first token"
+        )
+        date = f", {point.measured}" * bool(point.measured)
+        yield (
+            f"Nearest measured: {point.words}: {format_quantity(point.each, 's', digits=3)} a token{first}, "
+            f"{point.gpu:,.0f} tokens/s per GPU ({point.id}{date})."
+        )
 
 
 def _refusal(answer: BestServing) -> Iterator[Block]:

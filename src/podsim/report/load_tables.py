@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.served_load import LatencyRow, ServedLoad
+from podsim.report.best_tables import band_text, measured_text
 from podsim.report.columns import FACTS, Column, Table, quantity_text
 from podsim.report.expenses import money_text
-from podsim.report.screen import Block, Rows, bold, items, warnings
+from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
 from podsim.units import duration, short_seconds
 
 _FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
@@ -21,6 +22,8 @@ def load_report(served: ServedLoad) -> Iterator[Block]:
     yield f"{served.requests:,} requests, {served.kept:,} after the warm-up: {served.workload}"
     yield from ("", Rows(_TIMES, served.rows), "")
     yield Rows(_FACTS, tuple(_facts(served)))
+    medians = {row.name: row.p50 for row in served.rows}
+    yield from map(Paragraph, [*band_text(served.bands, medians), *measured_text(served.measured)])
     yield from warnings(served.warnings)
     yield from items("Assumptions", served.assumptions)
 

@@ -89,6 +89,10 @@ def best_figure(answer: BestServing) -> Sheet:
         Series(user, gpu, colour=MUTED, width=1.0, is_stepped=True),
         Series(user, gpu, "Pareto front, any load, one pool", 0, "", "o", labels=words),
     ]
+    if alike := [point for point in answer.measured if point.is_alike]:
+        rates = [point.user for point in alike], [point.gpu for point in alike]
+        notes = [point.words for point in alike]
+        marks.append(Series(*rates, "measured, other loads", 3, "", "o", is_hollow=True, notes=notes))
     for keeps, colour, mark, label in ((True, 2, "s", "keep the limits"), (False, 1, "x", "do not")):
         if ways := [way for way in answer.ways if way.keeps is keeps]:
             rates = [way.tokens_per_user for way in ways], [way.tokens_per_gpu for way in ways]

@@ -13,19 +13,23 @@ from podsim.quoting import visible
 
 @contextmanager
 def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:
-    """Give a function of (done, all). After `after` seconds a terminal shows a bar, and a file or pipe gets one line.
+    """Give a function of (done, all). After `after` seconds a terminal shows a bar; a file or pipe gets a line.
+
+    A file gets another each 5 s where it is known how many parts there are.
 
     The seconds count from the start of a young process, whose user has waited since then.
     """
     bar, used = _Bar(title), time.process_time()
-    timer = threading.Timer(after - used if used < after else after, bar.show)
-    timer.daemon = True
-    timer.start()
+    is_over = threading.Event()
+    teller = threading.Thread(
+        target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
+    )
+    teller.start()
     try:
         yield bar.update
     finally:
-        timer.cancel()
-        timer.join()
+        is_over.set()
+        teller.join()
         bar.close()
 
 
@@ -44,7 +48,7 @@ class _Bar:
 
     def __init__(self, title: str) -> None:
         self.title, self.done, self.total = title, 0, 0
-        self.started = self.said = time.monotonic()
+        self.started = time.monotonic()
         self.draw: Callable[[], None] = lambda: None
         self.close: Callable[[], None] = lambda: None
 
@@ -53,11 +57,19 @@ class _Bar:
         self.done, self.total = done, total
         self.draw()
 
+    def tell(self, is_over: threading.Event, after: float) -> None:
+        """Show it after some seconds; to a file or pipe, say it again each 5 s where the parts are counted."""
+        if is_over.wait(after):
+            return
+        self.show()
+        while not sys.stderr.isatty() and not is_over.wait(_PAUSE):
+            if self.total:
+                self._say()
+
     def show(self) -> None:
         """Draw the bar on a terminal, or say once what podsim does."""
         if not sys.stderr.isatty():
             self._say()
-            self.draw = self._say_again
             return
         from rich.console import Console
         from rich.progress import Progress
@@ -71,17 +83,11 @@ class _Bar:
 
     def _say(self) -> None:
         """Write a line with the parts that are done, and the time left where a part took long enough to tell."""
-        self.said = time.monotonic()
+        took = time.monotonic() - self.started
         amount = f": {self.done:,} of {self.total:,}" if self.total else ""
-        took = self.said - self.started
         is_long = 0 < self.done < self.total and took > _PAUSE
         left = f", {took / self.done * (self.total - self.done):,.0f} s left" if is_long else ""
         print(f"podsim: {self.title}{amount}{left} …", file=sys.stderr, flush=True)
-
-    def _say_again(self) -> None:
-        """Write another line now and then."""
-        if time.monotonic() - self.said > _PAUSE:
-            self._say()
 
 
 _PAUSE = 5.0

@@ -165,7 +165,7 @@ def _command(options: ServeOptions, way: ServingWay) -> str:
         follows = asdict(prefill_plan(ServingPlan(**own), int(str(way.prefill["tensor"]))))
         if any(way.prefill[name] != follows[name] for name in ("pipeline", "expert", "data_attention")):
             return ""
-    words = ["podsim", "serve", str(options.model), "--on", str(options.on)]
+    words = ["podsim", "serve", "load", str(options.model), "--on", str(options.on)]
     loads = {
         "rate": options.rate, "trace": options.trace, "input-tokens": options.input_tokens or options.tokens,
         "output-tokens": options.output_tokens or options.output,
@@ -191,7 +191,7 @@ def _plan_words(plan: Mapping[str, object], prefill: Mapping[str, object] | None
     else:
         yield from ("--disaggregate", f"{prefill['replicas']}:{plan['replicas']}")
         if prefill["tensor"] != plan["tensor"]:
-            yield from ("--prefill-tp", str(prefill["tensor"]))
+            yield from ("--set", f"serve.prefill_tp={prefill['tensor']}")
     if any(pool is not None and pool["replicas"] != 1 for pool in (plan, prefill)):
         yield from ("--routing", "least-loaded")
     if engine_family(str(plan["engine"])) == "tensorrt-llm":

@@ -29,6 +29,7 @@ from podsim.serving.best_search import (
 from podsim.serving.best_simulated import Outcome, estimate_of, pool_of, sampled, simulate_way
 from podsim.serving.best_words import brief_words, short_words, way_words
 from podsim.serving.load.request_table import RequestTable
+from podsim.serving.measured_points import PredictedServer, bands_of, measured_points
 from podsim.serving.plan_rules import check_plan
 from podsim.serving.serving_limits import least_by_layouts, least_latencies, shortage
 from podsim.serving.serving_plan import WEIGHT_FORMATS, ServingPlan
@@ -88,7 +89,12 @@ def search_best(case: ServingCase) -> BestServing:
         percentile=case.objective.percentile, ways=ways, front=_front(case, search.layouts), fewest=fewest,
         candidates=len(search.candidates), simulated=len(rows), requests=len(case.requests), least=least,
         price=case.offer.words if case.offer else "", other_format=_other_format(case, fewest),
-        notes=(*case.notes, *search.notes),
+        notes=(*case.notes, *search.notes, *([case.offer.origin] if case.offer else [])),
+        measured=measured_points(PredictedServer(
+            case.model.name, case.cluster.gpu.name, ways[0].plan, case.load.input_tokens, case.load.output_tokens,
+            ways[0].tokens_per_user,
+        )) if ways else (),
+        bands=bands_of(ways[0].plan, is_split=ways[0].prefill is not None) if ways else {},
         longest=int((case.requests.input_tokens + case.requests.output_tokens).max()),
         seconds=time.perf_counter() - started,
     )  # fmt: skip

@@ -140,6 +140,8 @@ def load_language_engine(name: str, gpu: Gpu) -> LanguageEngine:
     key = _engine_key(name)
     table = {name: value for name, value in _inherited(key).items() if name not in ("of", "before")}
     small, large = (table.pop(size, {}) for size in ("small", "large"))
+    of_architectures = {name: table.pop(name) for name in tuple(table) if name in ("cdna3", "cdna4")}
+    table |= of_architectures.get(gpu.architecture, {})
     table["launch"] = (
         table["launch"].get(gpu.name) or table["launch"].get(gpu.architecture) or table["launch"]["other"]
     )

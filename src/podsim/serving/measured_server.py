@@ -113,7 +113,7 @@ def _options(run: ServerBenchmark, options: ServeOptions) -> ServeOptions:
     """The options of the run's server and load; the user's own stay."""
     model, gpus = options.model or run.model, _gpus(run)
     if not model:
-        raise PodsimError("the file names no model; podsim serve MODEL --measured FILE gives it")
+        raise PodsimError("the file names no model; podsim serve best MODEL --measured FILE gives it")
     on = options.on or (f"{gpus}x{engine_gpu(run.gpu).name}" if run.gpu else "")
     if not on:
         raise PodsimError("the file names no GPU; give --on, such as --on dgx-h100:1")

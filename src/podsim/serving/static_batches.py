@@ -84,14 +84,14 @@ def static_row(passes: Passes, cost: StepCost, request: StaticRequest, batch: in
 def prompt_parts(passes: Passes, cost: StepCost, request: StaticRequest, batch: int) -> dict[str, float]:
     """s of each part of all prompts of a batch: products, attention, memory, collectives, host."""
     plan = passes.plan
-    each = -(-batch // plan.pipeline)
-    step, new, past = _prompt_chunks(passes, request, each)
+    sequences = -(-batch // plan.pipeline)
+    step, new, past = _prompt_chunks(passes, request, sequences)
     tokens = np.bincount(step, weights=new)
     total = float(token_seconds(cost, tokens, is_prompted=True).sum())
     made = _token_parts(passes, float(tokens.mean()), total, is_prompt=True)
     made["attention"] += float(chunk_seconds(cost, new, past).sum())
     _add_sequences(made, passes, cost, len(tokens), len(new))
-    waves = -(-batch // each)  # parts of the batch, one after another through the stages
+    waves = -(-batch // sequences)  # parts of the batch, one after another through the stages
     return {
         key: value * (plan.pipeline - 1 + waves) / plan.pipeline
         for key, value in ({"draft": 0.0} | made).items()
@@ -117,15 +117,15 @@ def _prompt_chunks(passes: Passes, request: StaticRequest, prompts: int) -> tupl
 
 def token_parts(passes: Passes, cost: StepCost, request: StaticRequest, batch: int) -> dict[str, float]:
     """s of each part of a decoding step at the mean length of the caches, over all stages' parts of the batch."""
-    each = -(-batch // passes.plan.pipeline)
+    sequences = -(-batch // passes.plan.pipeline)
     contexts = request.tokens + np.linspace(1.0, max(request.output - 1, 1), _CONTEXTS)
-    tokens = float(each * cost.decode_tokens)
+    tokens = float(sequences * cost.decode_tokens)
     made = _token_parts(passes, tokens, float(token_seconds(cost, tokens)))
-    attention = float(decode_seconds(cost, each, contexts).mean())
-    drafts = float(draft_seconds(passes, np.array([float(each)]), contexts.mean(keepdims=True))[0])
+    attention = float(decode_seconds(cost, sequences, contexts).mean())
+    drafts = float(draft_seconds(passes, np.array([float(sequences)]), contexts.mean(keepdims=True))[0])
     made["draft"] = min(drafts * stage_share(passes.model, passes.plan) * passes.plan.pipeline, attention)
     made["attention"] = attention - made["draft"]
-    _add_sequences(made, passes, cost, 1, each)
+    _add_sequences(made, passes, cost, 1, sequences)
     return made
 
 

@@ -10,7 +10,9 @@ Kernels are those of `podsim.kernels.engine_*` and the product law; collectives 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from podsim.kernels.engine_attention import EngineAttention, decode_seconds, pre
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
 from podsim.kernels.engine_run import FORMATS, EngineRun, format_bytes
 from podsim.kernels.gemm import GemmKernel, gemm_seconds, operand_bytes
+from podsim.packaged import packaged_toml
 from podsim.serving.group_collectives import exchange_seconds, routed_seconds, send_seconds, sum_seconds
 from podsim.serving.language_engines import LanguageEngine, load_language_engine
 from podsim.serving.language_layers import (
@@ -37,19 +40,17 @@ from podsim.serving.serving_plan import OWN_DRAFTS, ServingPlan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
-_STAND_INS = {
-    "volta": "ampere", "turing": "ampere", "ada": "ampere", "blackwell-rtx": "ampere", "cdna3": "hopper",
-    "cdna4": "blackwell",
-}  # fmt: skip
-"""Architecture without measured kernels of engines -> the one whose constants stand in, at the GPU's own peaks."""
-_STAND_IN_SHARES = {"cdna3": 0.55, "cdna4": 0.55}
-"""Architecture -> the share of its peaks and bandwidth that its kernels reach of what the stand-in's do: fitted to
-DeepSeek-R1 under SGLang on MI300X, 15 % off there and 13 % on MI325X, which was left out; cdna4 is taken alike."""
+
+def _stand_in(gpu: Gpu) -> Mapping[str, Any]:
+    """The architecture whose kernels of engines stand in for a GPU's, and the shares of its own figures that they reach;
+    empty where its own were measured."""
+    known: Mapping[str, Any] = packaged_toml("serving/stand_ins.toml").get(gpu.architecture, {})
+    return known
 
 
 def is_measured(gpu: Gpu) -> bool:
     """Whether kernels of engines were measured on GPUs of its architecture."""
-    return gpu.architecture not in _STAND_INS
+    return not _stand_in(gpu)
 
 
 SKEW = 1.2
@@ -79,19 +80,21 @@ class Passes:
 
     @property
     def gpu(self) -> Gpu:
-        """The GPU at the clock of long runs."""
-        return replace(self.cluster.gpu, is_sustained=True)
+        """The GPU at the clock of long runs, with the bandwidth that kernels reach where others stand in."""
+        gpu = self.cluster.gpu
+        bandwidth = gpu.memory_bandwidth * _stand_in(gpu).get("memory", 1.0)
+        return replace(gpu, is_sustained=True, memory_bandwidth=bandwidth)
 
     @property
     def engine_gpu(self) -> Gpu:
         """The GPU, of an architecture on which engines' kernels were measured."""
-        gpu = self.cluster.gpu
+        gpu, stand_in = (
+            replace(self.gpu, is_sustained=self.cluster.gpu.is_sustained),
+            _stand_in(self.cluster.gpu),
+        )
         peaks = gpu.peaks if "bf16" in gpu.peaks else {**gpu.peaks, "bf16": gpu.peaks["fp16"]}
-        share = _STAND_IN_SHARES.get(gpu.architecture, 1.0)
-        return replace(
-            gpu, architecture=_STAND_INS.get(gpu.architecture, gpu.architecture),
-            peaks={kind: share * peak for kind, peak in peaks.items()}, memory_bandwidth=share * gpu.memory_bandwidth,
-        )  # fmt: skip
+        peaks = {name: peak * stand_in.get("peak", 1.0) for name, peak in peaks.items()}
+        return replace(gpu, architecture=stand_in.get("like", gpu.architecture), peaks=peaks)
 
     @property
     def sum_run(self) -> EngineRun:

@@ -72,7 +72,7 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
     elif text.lower() in captured_names():
         raise ModelError(
             f"{text} is a captured network, not a transformer: `podsim predict {text}` costs its training step, "
-            f"`podsim graph {text} --batch 32` its ops, `podsim serve {text}` its inference"
+            f"`podsim graph {text} --batch 32` its ops, `podsim serve batches {text}` its inference"
         )
     else:
         raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})

@@ -65,10 +65,10 @@ def test_answers_stream_over_http() -> None:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     where = Server(host="127.0.0.1", port=server.port)
-    rows = send_requests(where, [[1] * 20, [2] * 3, [3] * 9, [4]], [5, 7, 1, 2], clients=3)
+    rows, _ = send_requests(where, [[1] * 20, [2] * 3, [3] * 9, [4]], [5, 7, 1, 2], clients=3)
     assert [row.tokens for row in rows] == [5, 7, 1, 2]
     assert all(row.sent <= row.first <= row.done and not row.error for row in rows)
-    refused = send_requests(where, [[1] * 63], [5], times=[0.0])
+    refused, _ = send_requests(where, [[1] * 63], [5], times=[0.0])
     assert "400" in refused[0].error
     steps = np.array(fetch_steps(where))
     thread.join(5.0)

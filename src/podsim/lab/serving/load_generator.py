@@ -65,14 +65,18 @@ def send_requests(
     times: Sequence[float] | None = None,
     clients: int = 0,
     progress: Callable[[int], None] = lambda _done: None,
-) -> list[SentRequest]:
-    """Send the requests at their times (s), or one after the other from clients in a loop; as they were answered."""
+) -> tuple[list[SentRequest], bool]:
+    """(the answered requests, whether Ctrl-C or a signal ended it): sent at their times (s), or by clients in a loop."""
     gc.collect()
     gc.disable()  # a collection would look like a slow token
+    rows, stopped = dict[int, SentRequest](), False
     try:
-        return asyncio.run(_run(server, prompts, outputs, times, clients, progress))
+        asyncio.run(_run(server, prompts, outputs, times, clients, progress, rows))
+    except KeyboardInterrupt:
+        stopped = True
     finally:
         gc.enable()
+    return [rows[number] for number in sorted(rows)], stopped
 
 
 async def _run(
@@ -82,8 +86,9 @@ async def _run(
     times: Sequence[float] | None,
     clients: int,
     progress: Callable[[int], None],
-) -> list[SentRequest]:
-    start, rows = time.monotonic() + 0.05, dict[int, SentRequest]()
+    rows: dict[int, SentRequest],
+) -> None:
+    start = time.monotonic() + 0.05
     bodies = [_message(server, prompt, output) for prompt, output in zip(prompts, outputs, strict=True)]
 
     async def one(number: int) -> None:
@@ -104,7 +109,6 @@ async def _run(
                 await one(number)
 
         await asyncio.gather(*(client() for _ in range(clients)))
-    return [rows[number] for number in sorted(rows)]
 
 
 def _message(server: Server, prompt: Sequence[int], output: int) -> bytes:

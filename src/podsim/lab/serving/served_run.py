@@ -57,6 +57,8 @@ class ServerRun:
     """The steps: (end, s, decoding sequences, mean context, chunks, new tokens, pairs)."""
     others: float
     """share. The part of the processors' time that other programs took."""
+    stopped: bool = False
+    """Whether a signal ended it before its last request."""
 
 
 def run_server(
@@ -70,16 +72,21 @@ def run_server(
         rng = np.random.default_rng(load.seed)
         prompts = [rng.integers(0, job.spec.vocab, count).tolist() for count in load.prompts]
         count = min(_WARM_UP, len(prompts))
-        send_requests(server, prompts[:count], load.outputs[:count], clients=2)
-        rows = send_requests(
+        _, stopped = send_requests(server, prompts[:count], load.outputs[:count], clients=2)
+        if stopped:
+            raise KeyboardInterrupt
+        rows, stopped = send_requests(
             server, prompts, load.outputs, times=load.times, clients=load.clients, progress=progress
         )
+        if stopped and not rows:
+            raise KeyboardInterrupt
         steps = fetch_steps(server)
         os.waitpid(pid, 0)
-    if failed := [row.error for row in rows if row.error]:
+    if (failed := [row.error for row in rows if row.error]) and not stopped:
         raise LabError(f"{len(failed)} of {len(rows)} requests failed: {failed[0]}")
     first = _first_step(steps)
-    return ServerRun(requests=rows, steps=steps[first:], others=usage.others_since(before))
+    kept = [row for row in rows if not row.error]
+    return ServerRun(requests=kept, steps=steps[first:], others=usage.others_since(before), stopped=stopped)
 
 
 def _first_step(steps: Sequence[Sequence[float]]) -> int:

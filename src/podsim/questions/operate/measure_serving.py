@@ -52,15 +52,17 @@ class MeasureServingOptions:
 @question(
     MeasureServingOptions,
     progress="answering requests",
+    status=lambda run: 130 if run.stopped else 0,
 )
 def measure_serving(
     options: MeasureServingOptions, *, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> MeasuredServing:
     """Requests to a real server, timed by token: podsim's own on one core at shares of what it can answer, or `url`.
 
-    The server of podsim is a small GPT with random weights, in continuous batches, on loopback. First clients in loops
-    measure the time of its steps; then requests arrive at each load. `progress` is called with (requests that were
-    answered, all). Raises PodsimError for what makes no sense, LabError for a server that fails.
+    The server of podsim is a small GPT with random weights, in continuous batches, on loopback. Clients in loops
+    measure the time of its steps, before each load and after the last; requests arrive in between. `progress` is called
+    with (requests that were answered, all). Ctrl-C, SIGTERM and SIGHUP keep what was answered until then. Raises
+    PodsimError for what makes no sense, LabError for a server that fails.
     """
     _check(options)
 

@@ -61,7 +61,7 @@ def serve(
 
         return serve_measured(options.measured, options)
     if not options.model or not options.on:
-        raise PodsimError("serve needs a model and a GPU: podsim serve bert-large --on a100-40gb/1g.5gb")
+        raise PodsimError("serve needs a model and a GPU: podsim serve batches bert-large --on a100")
     options = _with_gpus(options)
     is_other = is_network(options)
     (_check_network if is_other else _check_language)(options)

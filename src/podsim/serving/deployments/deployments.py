@@ -166,7 +166,9 @@ def with_serving_plan(group: type, said: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a group: those that the user gave, and the others as the file `plan` has them."""
     known = options_of(group)
     values = read_serving_plan(Path(str(said["plan"])))
-    return {**{name: value for name, value in values.items() if name in known}, **dict(said)}
+    further = {f"serve.{name}": str(value) for name, value in values.items() if name not in known}
+    own = {**{name: value for name, value in values.items() if name in known}, **dict(said)}
+    return {**own, "overrides": {**further, **(own.get("overrides") or {})} or None}
 
 
 def read_serving_plan(path: Path) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 
 import numpy as np
 
+from podsim.answers.best_serving import MeasuredPoint
 from podsim.answers.served_load import LoadPoint, ServedLoad
+from podsim.fleet.price_offers import price_offer
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_notes import plan_words
 from podsim.serving.load.load_answer import (
@@ -30,6 +32,7 @@ from podsim.serving.load.load_statistics import (
 )
 from podsim.serving.load.replica_pool import SCHEDULERS
 from podsim.serving.load.request_table import RequestTable
+from podsim.serving.measured_points import PredictedServer, bands_of, measured_points
 
 _POINTS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 """shares of the saturated rate at which the curve is drawn"""
@@ -134,9 +137,24 @@ def _answer(
         blocks=use.blocks, most_blocks=use.most_blocks, preempted=int(run.preempted.sum()), cached=cached_share(run),
         parts=use.parts, held_back=use.held_back, bottleneck=bottleneck(run, use, rate, saturation),
         replicas_on=use.on, seconds=use.seconds, steps=run.steps, watts=money.watts, token_energy=money.token_energy,
-        price=money.price, price_low=money.low, price_high=money.high, curve=curve, assumptions=_assumptions(inputs),
+        price=money.price, price_low=money.low, price_high=money.high, curve=curve,
+        measured=_measured(inputs, run, 1 / each if each else 0.0),
+        bands=bands_of(asdict(inputs.setup.plan), is_split=any(kind.role == "prefill" for kind in inputs.pool.kinds)),
+        assumptions=_assumptions(inputs),
         warnings=_warnings(inputs, run, kept, rates),
     )  # fmt: skip
+
+
+def _measured(inputs: LoadInputs, run: LoadRun, user: float) -> tuple[MeasuredPoint, ...]:
+    """The measured servers that are like this one, of one model."""
+    setup, table = inputs.setup, run.table
+    if len(inputs.setups) > 1 or not user:
+        return ()
+    server = PredictedServer(
+        setup.model.name, setup.cluster.gpu.name, asdict(setup.plan), float(table.input_tokens.mean()),
+        float(table.output_tokens.mean()), user,
+    )  # fmt: skip
+    return measured_points(server)
 
 
 def _layout_words(inputs: LoadInputs) -> str:
@@ -182,6 +200,8 @@ def _assumptions(inputs: LoadInputs) -> tuple[str, ...]:
         f"scheduler: {kind.scheduler.source}",
         "no network, tokenizer or HTTP stands between client and server",
     ]
+    if offer := price_offer(inputs.price, inputs.cluster):
+        notes.append(offer.origin)
     if inputs.pool.autoscaling:
         scaling = inputs.pool.autoscaling
         notes.append(
