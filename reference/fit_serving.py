@@ -32,6 +32,7 @@ from podsim.serving.served_loads import Row, serve_row
 _HOST = ("step", "request", "launch", "front")
 _FACTORS = (0.5, 0.7, 1.4, 2.0)
 _ROWS = 70
+_COVERED = 0.8
 _FIRST = 0.35
 """weight of the first token beside that of a token"""
 _MODULES: tuple[Any, ...] = (served_loads, step_laws, load_layout)
@@ -120,51 +121,50 @@ def _loss(found: np.ndarray[Any, Any]) -> float:
     return float(sizes[0] + _FIRST * sizes[1])
 
 
-def print_bands() -> None:
-    """Print the 80 % bands of each measure and mode, and how they hold where a model or a GPU is left out."""
+def print_bands(comparisons: Sequence[Comparison]) -> None:
+    """Print the 80 % bands as load_bands.toml has them, and how they hold on rows that they never saw."""
     rows = {row["id"]: row for row in loads()}
-    for comparison in packaged_loads():
+    for comparison in comparisons:
         classes: dict[str, list[ComparedRow]] = defaultdict(list)
         for compared in comparison.rows:
             row = rows[compared.id]
             classes[f"{row['mode']}-{'draft' if row['draft'] else 'plain'}"].append(compared)
+        print(f"[{comparison.table.removeprefix('serving-load-').replace('-', '_')}]")
         for name, members in classes.items():
-            _print_band(comparison, name, members, rows)
+            fitted, others = ([row for row in members if row.role == role] for role in ("calibrate", "test"))
+            low, high, held = band(fitted, rows)
+            test = np.mean([_holds((low, high), row) for row in others])
+            print(
+                f"{name} = [{low:.2f}, {high:.2f}]  # {len(members)} rows; left out {held:.0%}, test {test:.0%}"
+            )
 
 
-def _print_band(
-    comparison: Comparison, name: str, members: list[ComparedRow], rows: Mapping[str, Row]
-) -> None:
-    fitted = [row for row in members if row.role == "calibrate"]
-    low, high = band(fitted, rows)
-    holds = {}
-    for column in ("model", "gpu"):
-        inside = []
-        for group in {rows[row.id][column] for row in members}:
-            others = [row for row in fitted if rows[row.id][column] != group]
-            if not others:
-                continue
-            ends = band(others, rows)
-            inside += [
-                ends[0] <= row.measured / row.predicted <= ends[1]
-                for row in members
-                if rows[row.id][column] == group
-            ]
-        holds[column] = f"{np.mean(inside):.0%}" if inside else "-"
-    test = [low <= row.measured / row.predicted <= high for row in members if row.role == "test"]
-    held = f"{np.mean(test):.0%}" if test else "-"
-    ends = f"[{low:.2f}, {high:.2f}]; {len(members)} rows; holds: test {held}"
-    print(f"{comparison.table}: {name} = {ends}, model left out {holds['model']}, GPU {holds['gpu']}")
+def band(members: Sequence[ComparedRow], rows: Mapping[str, Row]) -> tuple[float, float, float]:
+    """(low, high, share) of measured over predicted: the percentiles 10 and 90, widened until 80 % of the rows are
+    in the band of all other models, and of all other GPUs. `share` is the lesser of what then is."""
+    for factor in np.arange(1.0, 3.01, 0.05):
+        shares = [1.0]
+        for column in ("model", "gpu"):
+            groups = {rows[row.id][column] for row in members}
+            held: list[bool] = []
+            for group in groups if len(groups) > 1 else ():
+                left = [row for row in members if rows[row.id][column] != group]
+                held += [_holds(_ends(left, factor), row) for row in members if rows[row.id][column] == group]
+            shares += [float(np.mean(held))] if held else []
+        share = min(shares)
+        if share >= _COVERED:
+            break
+    return (*_ends(members, factor), share)
 
 
-def band(members: Sequence[ComparedRow], rows: Mapping[str, Row]) -> tuple[float, float]:
-    """The 10th and 90th percentile of measured over predicted; each model on each GPU counts alike."""
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for row in members:
-        groups[rows[row.id]["model"], rows[row.id]["gpu"]].append(row.measured / row.predicted)
-    shares = np.linspace(0.05, 0.95, 19)
-    pooled = np.array([quantile(values, share) for values in groups.values() for share in shares.tolist()])
-    return quantile(pooled, 0.1), quantile(pooled, 0.9)
+def _ends(members: Sequence[ComparedRow], factor: float) -> tuple[float, float]:
+    logs = np.log([row.measured / row.predicted for row in members])
+    low, middle, high = (quantile(logs, share) for share in (0.1, 0.5, 0.9))
+    return float(np.exp(middle + factor * (low - middle))), float(np.exp(middle + factor * (high - middle)))
+
+
+def _holds(ends: tuple[float, float], row: ComparedRow) -> bool:
+    return ends[0] <= row.measured / row.predicted <= ends[1]
 
 
 def main() -> None:
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("what", choices=("host", "bands"))
     parser.add_argument("engine", nargs="?", default="vllm")
     given = parser.parse_args()
-    fit_host(given.engine) if given.what == "host" else print_bands()
+    fit_host(given.engine) if given.what == "host" else print_bands(packaged_loads())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ The columns are those of docs/measured-rows.md; a table has one comparison for e
 from __future__ import annotations
 
 import gzip
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -14,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from podsim.accuracy.score import assess
-from podsim.answers.comparison import ComparedRow, Comparison
+from podsim.answers.comparison import BROKEN, ROLES, ComparedRow, Comparison
 from podsim.answers.quantiles import quantile
 from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import csv_table
 from podsim.serving.load_bands import band_of
-from podsim.serving.served_loads import Row, ServedLoad, serve_row
-from podsim.serving.served_streams import serve_rate, serve_requests
+from podsim.serving.served_loads import Row, ServedLoad, row_number, serve_row
+from podsim.serving.served_streams import arrivals, serve_rate, serve_requests
 
 LOADS = "serving-load"
 """The name of the packaged rows under a load in `podsim validate --table`."""
@@ -92,6 +91,11 @@ def compare_loads(text: str, name: str) -> tuple[Comparison, ...]:
         try:
             if row.get("reason"):
                 raise TableError(row["reason"])
+            measured = [column for columns in _COLUMNS.values() for column, _ in columns if row.get(column)]
+            if not measured:
+                raise TableError("no figure of it was measured")
+            for column in measured:
+                row_number(row, column)
             runs[row["id"]] = simulate(row)
         except PodsimError as problem:
             reasons[row["id"]] = " ".join(str(problem).split())
@@ -106,7 +110,8 @@ def _named(table: Iterable[Mapping[str, str]], name: str) -> list[dict[str, str]
         id = cells.get("id") or f"{name}-{number:04d}"
         id = f"{id} (line {number})" if id in seen else id
         seen.add(id)
-        rows.append({**cells, "id": id, "role": cells.get("role") or "test"})
+        role = cells.get("role", "")
+        rows.append({**cells, "id": id, "role": role if role in (*ROLES, BROKEN) else "test"})
     return rows
 
 
@@ -128,7 +133,7 @@ def _comparison(
         compared.append(
             ComparedRow(
                 id=row["id"], role=row["role"], table=f"{name}-{measure.replace('_', '-')}", predicted=predicted,
-                measured=_positive(row, column), group=", ".join(row[key] for key in _CLASSES if row.get(key)),
+                measured=row_number(row, column), group=", ".join(row[key] for key in _CLASSES if row.get(key)),
                 low=predicted * low if low else None, high=predicted * high if high else None, note=run.note,
             )
         )  # fmt: skip
@@ -143,39 +148,33 @@ def _comparison(
     )  # fmt: skip
 
 
-def _positive(row: Row, column: str) -> float:
-    """A measurement in SI; TableError for one that is no positive number."""
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise TableError(f"row {row['id']}: {column}={row[column][:40]!r} is no positive number")
-    return value
-
-
 _OF_A_SERVER = ("model", "gpu", "engine", "engine_version", "precision", "tp", "dp", "experts", "max_sequences",
                 "max_batched_tokens")  # fmt: skip
 """columns that tell servers apart whose requests are listed one by one"""
 
 
 def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
-    """Means and 90th percentiles of the requests of each server."""
+    """Means and 90th percentiles of each server's requests, then each request's first token and time per token."""
     servers: dict[tuple[str, ...], list[Row]] = {}
+    reasons: dict[str, str] = {}
     for row in rows:
-        servers.setdefault(tuple(row.get(column, "") for column in _OF_A_SERVER), []).append(row)
-    compared: list[ComparedRow] = []
-    reasons: list[tuple[str, str]] = []
+        if problem := _request_problem(row):
+            reasons[row["id"]] = problem
+        else:
+            servers.setdefault(tuple(row.get(column, "") for column in _OF_A_SERVER), []).append(row)
+    whole: list[ComparedRow] = []
+    alone: dict[str, list[ComparedRow]] = {"first token": [], "each token": []}
     for server, requests in servers.items():
-        label = ", ".join(filter(None, server[:5]))
         try:
             run = serve_requests(requests)
         except PodsimError as problem:
-            reasons.append((label, " ".join(str(problem).split())))
+            reasons |= dict.fromkeys((row["id"] for row in requests), " ".join(str(problem).split()))
             continue
-        first, last, arrival, tokens = (
-            np.array([_positive_or_zero(row, column) for row in requests])
-            for column in ("first_token_s", "last_token_s", "arrival_s", "output_tokens")
+        label, arrival = ", ".join(filter(None, server[:5])), arrivals(requests)
+        order = np.argsort(arrival, kind="stable")
+        first, last, tokens = (
+            np.array([row_number(row, column) for row in requests])
+            for column in ("first_token_s", "last_token_s", "output_tokens")
         )
         figures = (
             ("first token", first - arrival, run.first),
@@ -183,25 +182,59 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
         )
         for words, measured, predicted in figures:
             for statistic, of in (("mean", np.mean), ("p90", lambda values: quantile(values, 0.9))):
-                compared.append(
-                    ComparedRow(
-                        id=f"{label}: {words}, {statistic}", role=requests[0]["role"], table=name,
-                        predicted=float(of(predicted)), measured=float(of(measured)), group=f"{words}, {statistic}",
+                values = (float(of(predicted)), float(of(measured)))
+                whole.append(
+                    _compared(
+                        f"{label}: {words}, {statistic}", requests[0], name, values, f"{words}, {statistic}"
                     )
-                )  # fmt: skip
+                )
+            for at, value in zip(order.tolist(), predicted.tolist(), strict=True):
+                if measured[at] > 0 and value > 0:
+                    pair = (value, float(measured[at]))
+                    alone[words].append(
+                        _compared(
+                            requests[at]["id"], requests[at], f"{name}-{words.replace(' ', '-')}", pair, label
+                        )
+                    )
+    title = "Language models served: requests one by one"
     return (
-        assess(
-            Comparison(
-                table=name, title="Language models served: requests one by one", what="seconds", rows=tuple(compared),
-                not_expressed=tuple(reasons), left_out={label: ("test", None) for label, _ in reasons},
-                sources=tuple(dict.fromkeys(row["source"] for row in rows if row.get("source"))),
-            )
+        _requests_comparison(rows, name, f"{title}, by server", whole, reasons),
+        *(
+            _requests_comparison(rows, f"{name}-{words.replace(' ', '-')}", f"{title}, {words}", made, {})
+            for words, made in alone.items()
         ),
+    )
+
+
+def _compared(id: str, row: Row, table: str, values: tuple[float, float], group: str) -> ComparedRow:
+    return ComparedRow(
+        id=id, role=row["role"], table=table, predicted=values[0], measured=values[1], group=group
     )  # fmt: skip
 
 
-def _positive_or_zero(row: Row, column: str) -> float:
-    return 0.0 if row.get(column, "") in ("0", "0.0", "0.000000") else _positive(row, column)
+def _requests_comparison(
+    rows: Sequence[Row], name: str, title: str, made: list[ComparedRow], reasons: Mapping[str, str]
+) -> Comparison:
+    return assess(
+        Comparison(
+            table=name, title=title, what="seconds", rows=tuple(made), not_expressed=tuple(reasons.items()),
+            left_out=dict.fromkeys(reasons, ("test", None)),
+            sources=tuple(dict.fromkeys(row["source"] for row in rows if row.get("source"))),
+        )
+    )  # fmt: skip
+
+
+def _request_problem(row: Row) -> str:
+    """Why a request cannot be simulated; "" if it can."""
+    if row.get("reason"):
+        return row["reason"]
+    try:
+        arrivals([row])
+        for column in ("first_token_s", "last_token_s", "input_tokens", "output_tokens"):
+            row_number(row, column)
+    except TableError as problem:
+        return str(problem)
+    return ""
 
 
 def read_loads(path: Path, text: str) -> tuple[Comparison, ...]:

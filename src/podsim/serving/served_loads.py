@@ -6,6 +6,7 @@ its first burst, its ramp and its tail. The columns are those of docs/measured-r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -118,7 +119,7 @@ def served(run: LoadRun, front: float, clients: int, waves: int) -> ServedLoad:
 def row_requests(row: Row) -> tuple[RequestTable, int, int]:
     """(the requests that are simulated, the clients, the waves of the run): uniform lengths, or equal ones."""
     clients, waves = row_count(row, "concurrency"), row_count(row, "waves", _WAVES)
-    shortest = float(row.get("shortest") or 1)
+    shortest = min(row_number(row, "shortest", 1.0), 1.0)
     prompt, answer = row_count(row, "input_tokens"), row_count(row, "output_tokens")
     simulated = int(np.clip(_MOST_WORK / clients**2, _LEAST_WAVES, waves))
     draws, count = np.random.default_rng(0), clients * simulated
@@ -129,7 +130,7 @@ def row_requests(row: Row) -> tuple[RequestTable, int, int]:
 
 def row_kinds(row: Row) -> tuple[ReplicaKind, ...]:
     """The replicas of a row: of both parts of a request, or some that prefill and some that decode."""
-    if row["mode"] != "disaggregated":
+    if row.get("mode") != "disaggregated":
         return (_kind(row, _DECODE, row_count(row, "gpus", 1)),)
     roles = (("prefill", _PREFILL, "prefill_gpus"), ("decode", _DECODE, "decode_gpus"))
     return tuple(replace(_kind(row, names, row_count(row, gpus)), role=role) for role, names, gpus in roles)
@@ -150,7 +151,7 @@ def _kind(row: Row, names: tuple[str, ...], gpus: int) -> ReplicaKind:
         "replicas": row_count(row, columns["workers"], max(gpus // (tensor * pipeline), 1)), "draft": draft,
         "max_batch": row_count(row, columns["max_sequences"], 0),
         "max_batched_tokens": row_count(row, columns["max_batched_tokens"], 0),
-        "memory_share": float(row.get("memory_share") or 0), "graphs": row_count(row, "graph_tokens", 0),
+        "memory_share": min(row_number(row, "memory_share", 0.0), 1.0), "graphs": row_count(row, "graph_tokens", 0),
         "poll": row_count(row, "poll", 1) if names == _DECODE else 1,
         "hold_steps": row_count(row, "hold_steps", 0) if names == _DECODE else 0,
         "hold_requests": row_count(row, "hold_requests", 0), "scheduler": row.get("scheduler", ""),
@@ -230,10 +231,24 @@ def cluster_of(gpu: str, gpus: int) -> Cluster:
 
 
 def row_count(row: Row, column: str, default: int | None = None) -> int:
-    """A whole number; the default where blank, TableError for another cell."""
+    """A whole number from 1 (0 where that is the default); the default where blank, TableError for another cell."""
     cell = row.get(column, "")
     if not cell and default is not None:
         return default
-    if not (cell.isdecimal() and len(cell) < 9):
-        raise TableError(f"row {row.get('id', '')}: {column}={cell[:40]!r} is not a whole number")
+    if not (cell.isdecimal() and len(cell) < 9 and (int(cell) or default == 0)):
+        raise TableError(f"{column}={cell[:40]!r} is not a whole number from 1")
     return int(cell)
+
+
+def row_number(row: Row, column: str, default: float | None = None) -> float:
+    """A number above 0; the default where blank, TableError for another cell."""
+    cell = row.get(column, "")
+    if not cell and default is not None:
+        return default
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise TableError(f"{column}={cell[:40]!r} is no number above 0")
+    return value

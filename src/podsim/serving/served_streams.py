@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from podsim.axes import Floats
 from podsim.errors import PodsimError, TableError
 from podsim.serving.load.load_layout import for_requests
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
 from podsim.serving.load.request_table import RequestTable
-from podsim.serving.served_loads import Row, ServedLoad, row_count, row_kinds, served
+from podsim.serving.served_loads import Row, ServedLoad, row_count, row_kinds, row_number, served
 
 _SIMULATED = 3_000
 """requests of a stream that are simulated at most"""
@@ -49,8 +50,8 @@ def chat_requests(row: Row) -> RequestTable:
 
     Measured first tokens and steps are those of prompts that do not grow from turn to turn, and that are cached.
     """
-    rate = float(row["rate_per_s"])
-    count = int(min(max(rate * float(row.get("seconds") or 600), 1), _SIMULATED))
+    rate = row_number(row, "rate_per_s")
+    count = int(min(max(rate * row_number(row, "seconds", 600.0), 1), _SIMULATED))
     block, question, answer = (
         row_count(row, name, default)
         for name, default in (("block_tokens", _BLOCK), ("question_tokens", None), ("output_tokens", None))
@@ -67,12 +68,19 @@ def chat_requests(row: Row) -> RequestTable:
     )  # fmt: skip
 
 
+def arrivals(rows: Sequence[Row]) -> Floats:
+    """s. The arrivals of requests, the first at any time; TableError for a cell that is no number."""
+    return np.array(
+        [row_number(row, "arrival_s") if row.get("arrival_s", "").strip("0.") else 0.0 for row in rows]
+    )
+
+
 def serve_requests(rows: Sequence[Row]) -> ServedLoad:
     """The simulated run of requests that one server answered, each a row. Raises PodsimError for no such server."""
     first = rows[0]
     if first.get("reason"):
         raise TableError(first["reason"])
-    arrival = np.array([float(row["arrival_s"] or 0) for row in rows])
+    arrival = arrivals(rows)
     order = np.argsort(arrival, kind="stable")
     prompts, answers = (
         np.array([row_count(row, column) for row in rows]) for column in ("input_tokens", "output_tokens")

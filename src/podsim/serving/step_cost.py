@@ -192,8 +192,8 @@ def passes_cost(passes: Passes) -> StepCost:
 
 def attention_start_seconds(passes: Passes) -> float:
     """s in which the attention of prompts starts in all layers, once in a step: that of a single token."""
-    one = np.ones(1)
-    return float(prompt_seconds(passes, one, one, np.zeros(1))[0])
+    single = np.ones(1)
+    return float(prompt_seconds(passes, single, single, np.zeros(1))[0])
 
 
 def _decoding_seconds(passes: Passes) -> Floats:
