@@ -46,7 +46,7 @@ class Finding:
     speed: float | None = shown("of predicted", ":.0%")
     """share. The speed of the slowest of these jobs relative to its prediction; None where that is unknown."""
     remedy: str = shown(is_hidden=True)
-    """What to do."""
+    """The remedy: what to do."""
     evidence: tuple[str, ...] = shown(
         of_row=lambda finding: f"{'; '.join(finding.evidence)}. To do: {finding.remedy}"
     )

@@ -36,8 +36,7 @@ class Gpu:
 
     name: str
     architecture: str
-    """The architecture: volta, turing, ampere, ada, hopper, blackwell, blackwell-rtx, cdna3, cdna4,
-    tpu, wafer."""
+    """The architecture: volta, turing, ampere, ada, hopper, blackwell, blackwell-rtx, cdna3, cdna4, tpu, wafer."""
     compute_capability: float
     """factor. The CUDA compute capability; 0 where there is no CUDA."""
     sms: int

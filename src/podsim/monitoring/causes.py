@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from podsim.monitoring.comparison import Answer, Truths
 from podsim.monitoring.panels import Key, Panel
+from podsim.monitoring.peer_scores import Answer, Truths
 from podsim.monitoring.roles import Roles
 
 Ill = tuple[str, Key, Sequence[Answer]]

@@ -9,10 +9,10 @@ import numpy as np
 from podsim.answers.diagnosis import Diagnosis, Finding
 from podsim.axes import Floats
 from podsim.monitoring.causes import Ill, joined
-from podsim.monitoring.comparison import UNUSUAL, Answer, Hit, Truths, compare_all
 from podsim.monitoring.exposition import Series
 from podsim.monitoring.metric_table import ENTITIES, Metric, metrics_of
 from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
+from podsim.monitoring.peer_scores import UNUSUAL, Answer, Hit, Truths, compare_all
 from podsim.monitoring.roles import Roles
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
 from podsim.packaged import packaged_toml

@@ -32,7 +32,7 @@ class LanguageEngine:
     latent: str = ""
     """The engine whose kernels of latent attention it runs; "" is `kernels`."""
     experts: Mapping[str, str] = field(default_factory=dict)
-    """Architecture and format, as hopper/fp8_block -> engine/kernel[/format] of its experts, as in moe.toml."""
+    """The architecture and format, as hopper/fp8_block -> engine/kernel[/format] of its experts, as in moe.toml."""
     sums: str
     """The name of its all-reduce among the measured ones; "" for NCCL's."""
     step: float

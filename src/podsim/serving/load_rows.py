@@ -162,7 +162,7 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
             reasons[row["id"]] = problem
         else:
             servers.setdefault(tuple(row.get(column, "") for column in _OF_A_SERVER), []).append(row)
-    whole: list[ComparedRow] = []
+    over_all: list[ComparedRow] = []
     alone: dict[str, list[ComparedRow]] = {"first token": [], "each token": []}
     for server, requests in servers.items():
         try:
@@ -183,7 +183,7 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
         for words, measured, predicted in figures:
             for statistic, of in (("mean", np.mean), ("p90", lambda values: quantile(values, 0.9))):
                 values = (float(of(predicted)), float(of(measured)))
-                whole.append(
+                over_all.append(
                     _compared(
                         f"{label}: {words}, {statistic}", requests[0], name, values, f"{words}, {statistic}"
                     )
@@ -198,7 +198,7 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
                     )
     title = "Language models served: requests one by one"
     return (
-        _requests_comparison(rows, name, f"{title}, by server", whole, reasons),
+        _requests_comparison(rows, name, f"{title}, by server", over_all, reasons),
         *(
             _requests_comparison(rows, f"{name}-{words.replace(' ', '-')}", f"{title}, {words}", made, {})
             for words, made in alone.items()

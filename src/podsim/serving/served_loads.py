@@ -76,7 +76,7 @@ class ServedLoad:
     gpus: int
     decode_gpus: int
     note: str = ""
-    """What the row leaves open, with its range."""
+    """The settings that the row leaves open, with their range."""
 
     @property
     def mean_gap(self) -> float:
@@ -222,7 +222,7 @@ def gpu_format(text: str, gpu: Gpu) -> str:
 
 @lru_cache(maxsize=256)
 def cluster_of(gpu: str, gpus: int) -> Cluster:
-    """Nodes with at least so many of a GPU; the last may be partly used."""
+    """Nodes with at least as many of a GPU as are asked for; the last may be partly used."""
     try:
         return read_serving_cluster(f"{gpus}x{gpu}", None)
     except ClusterError:

@@ -33,7 +33,7 @@ class ServingPlan:
     precision: str = "fp16"
     """The number format of the weights, one of WEIGHT_FORMATS."""
     kept: tuple[str, ...] = ()
-    """Beginnings of the names of ops outside experts whose weights keep 16 bits; "" is the beginning of all."""
+    """The beginnings of the names of ops outside experts whose weights keep 16 bits; "" is the beginning of all."""
     cache: str = "fp16"
     """The number format of keys and values, one of CACHE_FORMATS."""
     tensor: int = 1

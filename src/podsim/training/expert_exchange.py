@@ -110,3 +110,20 @@ def ep_seconds(
     both = sum(exchange_seconds(model, block, cluster, plan, software))
     exposed = both - np.minimum(both * software.ep_overlap, work.mean(axis=0))
     return exposed, exposed
+
+
+def add_waits_for_counts(
+    busy: Shaped[Array, "block plan"],
+    host: Shaped[Array, "block plan"],
+    routed: Shaped[Array, "block plan"],
+    routed_host: Shaped[Array, "block plan"],
+) -> None:
+    """Add to the host's seconds what it cannot launch ahead: products of experts, before it has read their tokens.
+
+        host = max(host, busy + max(experts' host - experts' busy, 0) + max(other host - other busy, 0))
+
+    Without a capacity, the sizes of products come from the GPU in each forward pass (MCore, token_dispatcher.py).
+    """
+    late = np.maximum(routed_host - routed, 0.0)
+    early = np.maximum(host - routed_host - (busy - routed), 0.0)
+    np.maximum(host, np.where(routed_host > 0, busy + late + early, 0.0), out=host)

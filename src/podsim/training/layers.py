@@ -16,7 +16,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
-from podsim.training.expert_exchange import ep_seconds, spared_syncs
+from podsim.training.expert_exchange import add_waits_for_counts, ep_seconds, spared_syncs
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline_stages import recomputed_share, repeats_output
 from podsim.training.plan import Plan
@@ -146,8 +146,7 @@ def busy_and_host(
     busy, host = np.zeros((len(Pass), len(PARTS), *shape)), np.zeros((len(Pass), *shape))
     cores, cores_back, cores_host = np.zeros((2, *shape)), np.zeros((2, *shape)), np.zeros(shape)
     last, last_host = np.zeros((2, *shape)), np.zeros(shape)
-    outputs, outputs_host = np.zeros((2, *shape)), np.zeros(shape)
-    routed, routed_host = np.zeros(shape), np.zeros(shape)
+    outputs, (outputs_host, routed, routed_host) = np.zeros((2, *shape)), np.zeros((3, *shape))
     tail = last_ops(model) if software.early_stop else frozenset()
     for items, where, times in op_times(model, cluster, plan, software):
         part = MATRIX if is_gemm(items[0].op) or items[0].op.kind == "attention" else MEMORY
@@ -176,7 +175,7 @@ def busy_and_host(
             np.add.at(total, where, seconds)
     _add_exchanges(model, cluster, plan, software, busy, host, cores, cores_back)
     if software.expert_kernels and not plan.capacity_factor:
-        _add_waits_for_counts(busy[Pass.FORWARD].sum(axis=0), host[Pass.FORWARD], routed, routed_host)
+        add_waits_for_counts(busy[Pass.FORWARD].sum(axis=0), host[Pass.FORWARD], routed, routed_host)
     again, again_host = busy[Pass.FORWARD].copy(), host[Pass.FORWARD] - last_host
     again[:LAUNCH] -= last
     if software.early_stop:  # the last projection's sync is not repeated either
@@ -199,23 +198,6 @@ def busy_and_host(
         busy[way] = busy[Pass.BACKWARD] + seconds * inner
         host[way] = host[Pass.BACKWARD] + launches * inner
     return busy, host
-
-
-def _add_waits_for_counts(
-    busy: Shaped[Array, "block plan"],
-    host: Shaped[Array, "block plan"],
-    routed: Shaped[Array, "block plan"],
-    routed_host: Shaped[Array, "block plan"],
-) -> None:
-    """Add to the host's seconds what it cannot launch ahead: products of experts, before it has read their tokens.
-
-        host = max(host, busy + max(experts' host - experts' busy, 0) + max(other host - other busy, 0))
-
-    Without a capacity, the sizes of products come from the GPU in each forward pass (MCore, token_dispatcher.py).
-    """
-    late = np.maximum(routed_host - routed, 0.0)
-    early = np.maximum(host - routed_host - (busy - routed), 0.0)
-    np.maximum(host, np.where(routed_host > 0, busy + late + early, 0.0), out=host)
 
 
 def last_ops(model: Model) -> frozenset[int]:

@@ -67,7 +67,7 @@ class Software:
     expert_kernels: float = 0.0
     """count. The kernels that the host launches for a product of each expert of a rank; 0 if one has them all."""
     block_kernels: float = 0.0
-    """count. Further ones in formats with a scale for each block: casts, and scales put in order."""
+    """count. The further kernels in formats with a scale for each block: casts, and scales put in order."""
     router_kernels: float = 0.0
     """count. The kernels that route the tokens of a layer and order them by expert, forward."""
     host_collective: float = 0.0
