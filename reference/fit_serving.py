@@ -56,7 +56,7 @@ def errors(rows: Iterable[Row]) -> np.ndarray[Any, Any]:
             continue
         made.append(
             tuple(
-                _log_error(row, name, values) for name, values in (("each", run.each), ("first", run.first))
+                _log_error(row, name, values) for name, values in (("each", run.each_token), ("first", run.first_token))
             )
         )
     return np.array(made)
@@ -105,9 +105,9 @@ def fit_host(name: str) -> None:
     print(name, {key: f"{value:.3g}" for key, value in constants.items()})
     for role in ("calibrate", "test"):
         chosen = [row for row in mine if row["role"] == role]
-        found = np.abs(np.expm1(host_errors(name, constants, chosen)))
+        sizes = np.abs(np.expm1(host_errors(name, constants, chosen)))
         print(
-            f"{role:10} {len(chosen):5} rows, each and first token, median {np.nanmedian(found, axis=0).round(3)}"
+            f"{role:10} {len(chosen):5} rows, each and first token, median {np.nanmedian(sizes, axis=0).round(3)}"
         )
 
 
@@ -116,8 +116,8 @@ def _entry(row: Row) -> str:
     return load_language_engine(release, served_loads.cluster_of(row["gpu"], 1).gpu).name
 
 
-def _loss(found: np.ndarray[Any, Any]) -> float:
-    sizes = np.nanmean(np.minimum(np.abs(found), 1.0), axis=0)
+def _loss(sizes: np.ndarray[Any, Any]) -> float:
+    sizes = np.nanmean(np.minimum(np.abs(sizes), 1.0), axis=0)
     return float(sizes[0] + _FIRST * sizes[1])
 
 
