@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 
@@ -134,7 +133,7 @@ def _comparison(
             ComparedRow(
                 id=row["id"], role=row["role"], table=f"{name}-{measure.replace('_', '-')}", predicted=predicted,
                 measured=row_number(row, column), group=", ".join(row[key] for key in _CLASSES if row.get(key)),
-                low=predicted * low if low else None, high=predicted * high if high else None, note=run.note,
+                low=predicted * low if low else None, high=predicted * high if high else None,
             )
         )  # fmt: skip
     missing = tuple(reasons.items()) if measure == next(iter(_COLUMNS)) else ()
@@ -235,8 +234,3 @@ def _request_problem(row: Row) -> str:
     except TableError as problem:
         return str(problem)
     return ""
-
-
-def read_loads(path: Path, text: str) -> tuple[Comparison, ...]:
-    """A user's rows against predictions."""
-    return compare_loads(text, path.stem)

@@ -75,8 +75,6 @@ class ServedLoad:
     """count. The tokens of all answers."""
     gpus: int
     decode_gpus: int
-    note: str = ""
-    """What the row leaves open, with its range."""
 
     @property
     def mean_gap(self) -> float:
