@@ -1,6 +1,7 @@
-"""Constants of servers under a load, and their bands: python -m reference.fit_serving host ENGINE | bands.
+"""Constants of servers under a load, and their bands: python -m reference.fit_serving host ENGINE | bands | choice.
 
     host ENGINE   host time of an engine's entry (step, request, launch, front), by descent over factors
+    choice        how often the layout that podsim would choose is within 10 % of the best measured, and the mean loss
     bands         80 % bands of figures over their prediction, where a model and where a GPU is left out
 
 Rows with the role calibrate are fitted; the test rows, and each model and GPU left out, stand beside them. Nothing is
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,8 @@ def errors(rows: Iterable[Row]) -> np.ndarray[Any, Any]:
             continue
         made.append(
             tuple(
-                _log_error(row, name, values) for name, values in (("each", run.each), ("first", run.first))
+                _log_error(row, name, values)
+                for name, values in (("each", run.each_token), ("first", run.first_token))
             )
         )
     return np.array(made)
@@ -105,9 +108,9 @@ def fit_host(name: str) -> None:
     print(name, {key: f"{value:.3g}" for key, value in constants.items()})
     for role in ("calibrate", "test"):
         chosen = [row for row in mine if row["role"] == role]
-        found = np.abs(np.expm1(host_errors(name, constants, chosen)))
+        sizes = np.abs(np.expm1(host_errors(name, constants, chosen)))
         print(
-            f"{role:10} {len(chosen):5} rows, each and first token, median {np.nanmedian(found, axis=0).round(3)}"
+            f"{role:10} {len(chosen):5} rows, each and first token, median {np.nanmedian(sizes, axis=0).round(3)}"
         )
 
 
@@ -116,8 +119,8 @@ def _entry(row: Row) -> str:
     return load_language_engine(release, served_loads.cluster_of(row["gpu"], 1).gpu).name
 
 
-def _loss(found: np.ndarray[Any, Any]) -> float:
-    sizes = np.nanmean(np.minimum(np.abs(found), 1.0), axis=0)
+def _loss(sizes: np.ndarray[Any, Any]) -> float:
+    sizes = np.nanmean(np.minimum(np.abs(sizes), 1.0), axis=0)
     return float(sizes[0] + _FIRST * sizes[1])
 
 
@@ -167,13 +170,97 @@ def _holds(ends: tuple[float, float], row: ComparedRow) -> bool:
     return ends[0] <= row.measured / row.predicted <= ends[1]
 
 
+_LAYOUT = ("engine", "precision", "draft", "mode", "attention_tp", "attention_dp", "experts_tp", "ep", "workers",
+           "prefill_attention_tp", "prefill_attention_dp", "prefill_workers")  # fmt: skip
+_GROUP = ("model", "gpu", "input_tokens", "output_tokens")
+_SPEEDS = (0.2, 0.35, 0.5, 0.65, 0.8)
+"""quantiles of the measured speeds of users at which layouts compete"""
+
+
+def print_choice() -> None:
+    """Print, for groups of at least five layouts, how near podsim's best comes to the best measured tokens/s per GPU."""
+    groups: dict[tuple[str, ...], dict[tuple[str, ...], list[tuple[Point, Point]]]] = defaultdict(dict)
+    for row in loads():
+        layouts = groups[tuple(row[column] for column in _GROUP)]
+        layouts.setdefault(tuple(row[column] for column in _LAYOUT), []).append(_points(row))
+    near, losses = [], []
+    for layouts in groups.values():
+        if len(layouts) < 5:
+            continue
+        measured = [pair[0][0] for pairs in layouts.values() for pair in pairs]
+        lost = [_loss_at(layouts, quantile(measured, share)) for share in _SPEEDS]
+        known = [loss for loss in lost if loss is not None]
+        if known:
+            near.append(np.mean([loss <= 0.1 for loss in known]) > 0.5)
+            losses.append(np.mean(known))
+    print(
+        f"{len(near)} groups; within 10 % at most speeds: {np.mean(near):.0%}; mean loss {np.mean(losses):.1%}"
+    )
+
+
+Point = tuple[float, float]
+"""(tokens/s of a user, tokens/s of a GPU)"""
+
+
+def _points(row: Row) -> tuple[Point, Point]:
+    """The measured and the predicted point of a row; rates that a row does not give follow from its times."""
+    run, made = serve_row(row), []
+    length = (1 + float(row["shortest"])) / 2
+    answer = int(row["output_tokens"]) * length
+    tokens = int(row["input_tokens"]) * length + answer
+    for name, values in (("each", run.each_token), ("first", run.first_token)):
+        cells = (
+            (row.get(f"{name}_token_s_{way}"), of) for way, of in (("median", np.median), ("mean", np.mean))
+        )
+        made.append(next((float(cell), float(of(values))) for cell, of in cells if cell))
+    (each, mine), (first, my_first) = made
+    if total := row.get("total_tokens_per_s_per_gpu"):
+        return (1 / each, float(total)), (
+            1 / mine,
+            (run.input_tokens + run.output_tokens) / run.seconds / run.gpus,
+        )
+    work = int(row["concurrency"]) * tokens / run.gpus
+    return (1 / each, work / (first + answer * each)), (1 / mine, work / (my_first + answer * mine))
+
+
+def _loss_at(layouts: Mapping[tuple[str, ...], list[tuple[Point, Point]]], speed: float) -> float | None:
+    """share. The measured tokens/s per GPU that podsim's best layout at a speed loses; None for fewer than three."""
+    measured, predicted = (
+        {
+            name: rate
+            for name, pairs in layouts.items()
+            if (rate := _rate_at([pair[at] for pair in pairs], speed))
+        }
+        for at in (0, 1)
+    )
+    predicted = {name: rate for name, rate in predicted.items() if name in measured}
+    if len(measured) < 3 or not predicted:
+        return None
+    return 1 - measured[max(predicted, key=lambda name: predicted[name])] / max(measured.values())
+
+
+def _rate_at(points: list[Point], speed: float) -> float:
+    """1/s. The most tokens of a GPU at a speed of users or more, between points in a line; 0 where none is as fast."""
+    points = sorted(points)
+    rates = [rate for user, rate in points if user >= speed]
+    for (user, rate), (faster, other) in pairwise(points):
+        if user < speed <= faster:
+            rates.append(rate + (other - rate) * (speed - user) / (faster - user))
+    return max(rates, default=0.0)
+
+
 def main() -> None:
     """Print what is asked."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("host", "bands"))
+    parser.add_argument("what", choices=("host", "bands", "choice"))
     parser.add_argument("engine", nargs="?", default="vllm")
     given = parser.parse_args()
-    fit_host(given.engine) if given.what == "host" else print_bands(packaged_loads())
+    if given.what == "host":
+        fit_host(given.engine)
+    elif given.what == "bands":
+        print_bands(packaged_loads())
+    else:
+        print_choice()
 
 
 if __name__ == "__main__":

@@ -41,14 +41,14 @@ def test_a_row_is_asked_as_it_was_measured() -> None:
 
 def test_more_clients_take_longer_for_a_token_and_give_more_tokens() -> None:
     few, many = (serve_row(_ROW | {"concurrency": str(count)}) for count in (4, 64))
-    assert np.median(few.each) < np.median(many.each)
+    assert np.median(few.each_token) < np.median(many.each_token)
     assert few.output_tokens / few.seconds < many.output_tokens / many.seconds
     assert few.gpus == few.decode_gpus == 1
 
 
 def test_older_releases_wait_for_the_host() -> None:
     old, new = (serve_row(_ROW | {"engine_version": release}) for release in ("0.12.0", "0.15.1"))
-    assert np.median(old.each) > np.median(new.each)
+    assert np.median(old.each_token) > np.median(new.each_token)
 
 
 def test_pools_have_any_number_of_gpus_and_layouts_of_their_own() -> None:

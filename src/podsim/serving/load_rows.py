@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 
@@ -39,12 +38,12 @@ _MEASURED = {
 """measure -> its quantity and words"""
 _COLUMNS: Mapping[str, tuple[tuple[str, Callable[[ServedLoad], float]], ...]] = {
     "each_token": (
-        ("each_token_s_median", lambda run: float(np.median(run.each))),
-        ("each_token_s_mean", lambda run: float(run.each.mean())),
+        ("each_token_s_median", lambda run: float(np.median(run.each_token))),
+        ("each_token_s_mean", lambda run: float(run.each_token.mean())),
     ),
     "first_token": (
-        ("first_token_s_median", lambda run: float(np.median(run.first))),
-        ("first_token_s_mean", lambda run: float(run.first.mean())),
+        ("first_token_s_median", lambda run: float(np.median(run.first_token))),
+        ("first_token_s_mean", lambda run: float(run.first_token.mean())),
     ),
     "tokens": (
         ("total_tokens_per_s_per_gpu", lambda run: (run.input_tokens + run.output_tokens) / run.seconds / run.gpus),
@@ -53,8 +52,8 @@ _COLUMNS: Mapping[str, tuple[tuple[str, Callable[[ServedLoad], float]], ...]] = 
     ),
     "between_tokens": (("between_tokens_s_mean", lambda run: run.mean_gap),),
     "end_to_end": (
-        ("end_to_end_s_median", lambda run: float(np.median(run.whole))),
-        ("end_to_end_s_mean", lambda run: float(run.whole.mean())),
+        ("end_to_end_s_median", lambda run: float(np.median(run.end_to_end))),
+        ("end_to_end_s_mean", lambda run: float(run.end_to_end.mean())),
     ),
 }  # fmt: skip
 """measure -> its columns, of which the first that a row states counts"""
@@ -134,7 +133,7 @@ def _comparison(
             ComparedRow(
                 id=row["id"], role=row["role"], table=f"{name}-{measure.replace('_', '-')}", predicted=predicted,
                 measured=row_number(row, column), group=", ".join(row[key] for key in _CLASSES if row.get(key)),
-                low=predicted * low if low else None, high=predicted * high if high else None, note=run.note,
+                low=predicted * low if low else None, high=predicted * high if high else None,
             )
         )  # fmt: skip
     missing = tuple(reasons.items()) if measure == next(iter(_COLUMNS)) else ()
@@ -162,7 +161,7 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
             reasons[row["id"]] = problem
         else:
             servers.setdefault(tuple(row.get(column, "") for column in _OF_A_SERVER), []).append(row)
-    over_all: list[ComparedRow] = []
+    of_servers: list[ComparedRow] = []
     alone: dict[str, list[ComparedRow]] = {"first token": [], "each token": []}
     for server, requests in servers.items():
         try:
@@ -177,13 +176,13 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
             for column in ("first_token_s", "last_token_s", "output_tokens")
         )
         figures = (
-            ("first token", first - arrival, run.first),
-            ("each token", (last - first) / np.maximum(tokens - 1, 1), run.each),
+            ("first token", first - arrival, run.first_token),
+            ("each token", (last - first) / np.maximum(tokens - 1, 1), run.each_token),
         )
         for words, measured, predicted in figures:
             for statistic, of in (("mean", np.mean), ("p90", lambda values: quantile(values, 0.9))):
                 values = (float(of(predicted)), float(of(measured)))
-                over_all.append(
+                of_servers.append(
                     _compared(
                         f"{label}: {words}, {statistic}", requests[0], name, values, f"{words}, {statistic}"
                     )
@@ -198,7 +197,7 @@ def _compare_requests(rows: Sequence[Row], name: str) -> tuple[Comparison, ...]:
                     )
     title = "Language models served: requests one by one"
     return (
-        _requests_comparison(rows, name, f"{title}, by server", over_all, reasons),
+        _requests_comparison(rows, name, f"{title}, by server", of_servers, reasons),
         *(
             _requests_comparison(rows, f"{name}-{words.replace(' ', '-')}", f"{title}, {words}", made, {})
             for words, made in alone.items()
@@ -235,8 +234,3 @@ def _request_problem(row: Row) -> str:
     except TableError as problem:
         return str(problem)
     return ""
-
-
-def read_loads(path: Path, text: str) -> tuple[Comparison, ...]:
-    """A user's rows against predictions."""
-    return compare_loads(text, path.stem)

@@ -61,11 +61,11 @@ _DRAFTS = {"mtp": 1, "eagle": 3}
 class ServedLoad:
     """What podsim says of a row; arrays have an entry a request."""
 
-    first: Floats
+    first_token: Floats
     """s. The times to the first token."""
-    each: Floats
+    each_token: Floats
     """s. The times of each further token."""
-    whole: Floats
+    end_to_end: Floats
     """s. The times end to end."""
     seconds: float
     """s. The time from the first request to the last answer, of all waves."""
@@ -75,13 +75,11 @@ class ServedLoad:
     """count. The tokens of all answers."""
     gpus: int
     decode_gpus: int
-    note: str = ""
-    """The settings that the row leaves open, with their range."""
 
     @property
     def mean_gap(self) -> float:
         """s. The mean time between tokens."""
-        return float(self.each.mean())
+        return float(self.each_token.mean())
 
 
 def serve_row(row: Row) -> ServedLoad:
@@ -109,8 +107,9 @@ def served(run: LoadRun, front: float, clients: int, waves: int) -> ServedLoad:
         rate = max(np.searchsorted(done, end) - clients, 1) / max(end - begin, 1e-9)
         seconds += (waves * clients - len(table)) / rate
     return ServedLoad(
-        first=run.first - run.arrival + front, each=(run.done - run.first) / np.maximum(table.output_tokens - 1, 1),
-        whole=run.done - run.arrival + front, seconds=seconds, input_tokens=share * float(table.input_tokens.sum()),
+        first_token=run.first - run.arrival + front,
+        each_token=(run.done - run.first) / np.maximum(table.output_tokens - 1, 1),
+        end_to_end=run.done - run.arrival + front, seconds=seconds, input_tokens=share * float(table.input_tokens.sum()),
         output_tokens=share * float(table.output_tokens.sum()), gpus=run.pool.gpus,
         decode_gpus=sum(kind.replicas * kind.gpus for kind in kinds if kind.role != "prefill"),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from podsim.errors import PodsimError, TableError
 from podsim.foreign_files import csv_table, read_text
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.language_setup import read_language_setup
-from podsim.serving.load_rows import load_kind, read_loads
+from podsim.serving.load_rows import compare_loads, load_kind
 from podsim.serving.static_batches import StaticRequest, static_row
 from podsim.serving.step_cost import passes_cost
 from podsim.serving.step_laws import make_passes
@@ -167,7 +167,7 @@ def own_comparisons(path: Path, start: str) -> list[Comparison] | None:
     """The comparisons of a user's table of served models that begins so; None: it is a table of another kind."""
     if is_serving_table(start):
         return list(read_serving(path))
-    return list(read_loads(path, _text_of(path))) if load_kind(start) else None
+    return list(compare_loads(_text_of(path), path.stem)) if load_kind(start) else None
 
 
 def _text_of(path: Path) -> str:
