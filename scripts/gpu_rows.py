@@ -14,6 +14,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,11 +80,8 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
 def _kernel_rows(torch: Any) -> Iterator[dict[str, Any]]:
     for precision, shapes in FORMATS.items():
         for m, n, k in shapes:
-            seconds = (
-                _timed(torch, lambda: _product(torch, precision, m, n, k), (m * k + n * k) * 4)
-                if torch
-                else 1e-3
-            )  # noqa: B023
+            make = partial(_product, torch, precision, m, n, k)
+            seconds = _timed(torch, make, (m * k + n * k) * 4) if torch else 1e-3
             if seconds:
                 yield {"id": f"{precision}-{m}x{n}x{k}", "op": "gemm", "kernel": "gemm", "m": m, "n": n, "k": k,
                        "dtype": precision, "precision": precision, "latency_ms": f"{seconds * 1e3:.6g}"}  # fmt: skip

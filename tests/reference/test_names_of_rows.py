@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from reference import curate_tpu
 from reference.curate_networks import network_cells
+
+from reference import curate_tpu
 
 ENTRY = {
     "version": "v2.0", "accelerator": "NVIDIA A100-SXM4-80GB", "n_nodes": "1", "accel_per_node": "8",
