@@ -218,8 +218,8 @@ def test_values_of_the_wrong_kind_are_told_from_python() -> None:
     [
         (("collective", "all-reduce", "--on", "dgx-a100:2", "--nics", "1e-300"), "nics"),
         (("scale", "loss", "llama-3.1-8b", "--tokens", "1e-320"), "tokens"),
-        (("workers", "--workers", "16", "--to-loss", "1e400"), "--to-loss"),
-        (("workers", "--workers", "16", "--to-loss", "nan"), "--to-loss"),
+        (("workers", "--workers", "16", "--to-loss", "1e400"), "to_loss=inf"),
+        (("workers", "--workers", "16", "--to-loss", "nan"), "to_loss=nan"),
         (("checkpoint", "llama-3.1-8b", "--on", "h100", "--gpus", "64", "--store", "1e-300"), "store"),
     ],
 )

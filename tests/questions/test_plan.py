@@ -184,7 +184,7 @@ def test_days_and_tokens_without_gpus_take_the_fewest_that_make_it() -> None:
     assert run is not None
     assert slower is not None
     assert run.expected <= 86400 < slower.expected
-    assert f"{best.gpus} GPUs are the fewest" in " ".join(best.notes)
+    assert f"{best.gpus} are the fewest" in " ".join(best.notes)
 
 
 def test_where_no_plan_fits_the_command_has_the_fewest_gpus_on_which_some_do(podsim: Run) -> None:

@@ -55,7 +55,17 @@ def test_video_is_limited_by_decoders_or_by_the_network() -> None:
     assert tracked.most < _asked("unet-medical", "t4", video="1080p30", every=4).most
 
 
-@pytest.mark.parametrize("name", [name for name in names("gpu") if not name.startswith(("wse", "tpu"))])
+UNKNOWN = ("wse", "tpu", "mi3", "rtx-pro-6000", "rtx-5090")
+"""no published rates of their decoders were found, or they have none"""
+
+
+@pytest.mark.parametrize("name", ["mi300x", "rtx-5090"])
+def test_unknown_units_are_said(name: str) -> None:
+    with pytest.raises(PodsimError, match="video decoders are not known"):
+        media_units(load_gpu(name))
+
+
+@pytest.mark.parametrize("name", [name for name in names("gpu") if not name.startswith(UNKNOWN)])
 def test_every_gpu_has_its_units(name: str) -> None:
     chip = load_gpu(name)
     units = media_units(chip)

@@ -13,6 +13,7 @@ from dataclasses import MISSING, dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
+from math import isfinite
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -312,11 +313,11 @@ def question(
 
 
 def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -> None:
-    """Raise PodsimError with every number that no law can take: NaN, infinity, or beyond all magnitudes."""
+    """Raise PodsimError with every number beyond all magnitudes. What a NaN or infinity would mean, questions say."""
     wrong = [
         f"--{name.replace('_', '-')} {value:g}: expected 0, or a number from {LEAST:g} to {MOST:g}"
         for name, value in given.items()
-        if isinstance(value, float) and name in options and not has_magnitude(value)
+        if isinstance(value, float) and isfinite(value) and name in options and not has_magnitude(value)
     ]
     if wrong:
         raise PodsimError("; ".join(wrong))

@@ -29,7 +29,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "mig": "Divide GPUs into MIG instances.",
         "scale": "Predict losses by size, tokens and batch.",
         "measure": "Run things for real and time them.",
-        "serve": "Predict a server of a model: batches, a load, the best way, streams.",
+        "serve": "Predict a server: batches, load, best way, streams.",
     }
 )
 """the help of groups of commands"""

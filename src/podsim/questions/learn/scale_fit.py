@@ -23,7 +23,7 @@ from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
 from podsim.options.question import question, wrong_choices
 from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
-from podsim.units import parse_quantity
+from podsim.units import MOST, parse_quantity
 
 _ALONG, _LINES = 41, 4
 """The number of points of a curve, and of curves."""
@@ -99,7 +99,7 @@ def _ratio(text: str) -> tuple[float, float]:
     """The fewest and the most tokens a parameter."""
     low, colon, high = text.partition(":")
     try:
-        ends = (parse_quantity(low or "0"), parse_quantity(high or "1e300"))
+        ends = (parse_quantity(low or "0"), parse_quantity(high or MOST))
     except PodsimError:
         ends = (1.0, 0.0)
     if not colon or not 0 <= ends[0] < ends[1]:

@@ -131,6 +131,8 @@ def _exchange_problems(options: WorkersOptions) -> Iterator[str]:
         yield f"exchange={exchange} needs every: steps of a worker between exchanges of weights, e.g. 8"
     if options.curve is not None and options.to_loss is None:
         yield "curve is the run whose losses count: give to_loss, too"
+    if options.to_loss is not None and not math.isfinite(options.to_loss):
+        yield f"to_loss={options.to_loss}: a loss is a finite number"
     if staleness is not None and (isinstance(staleness, bool) or staleness < 0):
         yield f"staleness={staleness}; it must be 0 or more (async: no bound)"
     if (
