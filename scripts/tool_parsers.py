@@ -82,7 +82,9 @@ def _module(file: Path) -> Any:
 
 def _names(kind: Any) -> list[str]:
     if hasattr(kind, "model_fields"):
-        return sorted({name for each, field in kind.model_fields.items() for name in (each, field.alias or each)})
+        return sorted(
+            {name for each, field in kind.model_fields.items() for name in (each, field.alias or each)}
+        )
     return sorted(field.name for field in dataclasses.fields(kind))
 
 
