@@ -18,6 +18,7 @@ import pytest
 
 GONE = {
     "jobs": "a study with an order asks the same",
+    "serve": "serve batches, load, best and streams have its options",
     "validate --sensitivity": "a maker's tool, which stays in reference/",
 }
 """Commands and options that went, and why."""

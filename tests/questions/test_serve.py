@@ -91,7 +91,7 @@ def test_too_late_is_an_answer(podsim: Podsim) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Predict a server of a model"),
+        ([], "Predict a server:"),
         (["bert-large"], "serve needs a model and a GPU"),
         (["bert-huge", "--on", "a100"], "unknown model 'bert-huge'"),
         (["bert-large", "--on", "a1000"], "unknown GPU, system or cluster 'a1000'"),
