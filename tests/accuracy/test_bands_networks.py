@@ -27,7 +27,7 @@ def test_residuals_are_those_that_validate_prints() -> None:
     (compared,) = podsim.validate(["vision-train"]).comparisons
     kept = {row.id: row for row in network_residuals()}
     trained = [row for row in compared.rows if row.id in kept]  # the others were evaluated, not trained
-    assert len(trained) > 0.9 * len(compared.rows)
+    assert len(trained) > 0.7 * len(compared.rows)
     for row in trained:
         assert math.exp(kept[row.id].log_ratio) == pytest.approx(row.predicted / row.measured, rel=1e-6), (
             row.id
