@@ -28,6 +28,8 @@ HEADERS = [path for path in source_files(PACKAGE) if path.suffix == ".h"]
 def _structs(path: Path) -> dict[str, list[str]]:
     """name -> its fields as "type name" (a pointer: "type * name"), of every struct that a header defines."""
     text = COMMENT.sub("", path.read_text())
+    for name, value in re.findall(r"\b([A-Z]+) = (\d+)", text):
+        text = text.replace(f"[{name}]", f"[{value}]")
     return {
         name: [_normal(field) for field in body.split(";") if field.strip()]
         for name, body in re.findall(r"struct (\w+) \{(.*?)\};", text, re.DOTALL)
@@ -57,8 +59,14 @@ def _python_fields(name: str, modules: list[Any]) -> list[str] | None:
             return [_c_field(field, hint, module) for field, hint in _hints(kind)]
         dtype = getattr(module, f"{capitals}_RECORD", getattr(module, capitals, None))
         if isinstance(dtype, np.dtype):
-            return [f"{C_NAMES[dtype[field].name]} {field}" for field in dtype.names]
+            return [_record_field(field, dtype[field]) for field in dtype.names]
     return None
+
+
+def _record_field(field: str, dtype: np.dtype[Any]) -> str:
+    """A field of a record as C declares it; an array in it has its length in brackets."""
+    length = "".join(f"[{size}]" for size in dtype.shape)
+    return f"{C_NAMES[dtype.base.name]} {field}{length}"
 
 
 def _hints(kind: type) -> list[tuple[str, Any]]:

@@ -35,7 +35,7 @@ MAC_HAS = frozenset({*UNIX_CALLS[os], *UNIX_CALLS[signal], *UNIX_MODULES}) - {
 """what of it macOS has"""
 LOADED = (
     "asyncio", "click._termui_impl", "concurrent.futures.process", "ctypes.util", "multiprocessing.context",
-    "numpy", "pydantic", "rich.console", "subprocess", "tempfile", "urllib.request", "webbrowser",
+    "numpy", "pydantic", "rich.console", "subprocess", "tempfile", "urllib.request", "uvicorn.server", "webbrowser",
 )  # fmt: skip
 """libraries that look at the system when they are loaded: Linux's stay, for it is podsim that is tried"""
 

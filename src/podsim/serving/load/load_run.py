@@ -183,7 +183,7 @@ def _pool(pool: ReplicaPool, units: int, unit_tokens: int, seed: int) -> Pool:
 
 
 def _tables(kind: ReplicaKind) -> Floats:
-    """The axes and seconds of a kind, in the order that server_steps.c reads."""
+    """The axes and seconds of a kind, in the order that server_times.c reads."""
     cost = kind.cost
     parts = (
         cost.tokens, cost.tokens_seconds, cost.prompted_seconds, cost.decode_requests, cost.decode_context,

@@ -233,6 +233,11 @@ void release_request(const Server *s, int64_t r, int64_t q);
 bool hold_adapter(const Server *s, int64_t r, int64_t adapter, double *seconds);
 void leave_adapter(const Server *s, int64_t r, int64_t adapter);
 
+/* server_times.c: the seconds of a step's parts */
+double tokens_seconds(const Server *s, const struct Kind *kind, double tokens, bool has_prompts);
+double decode_seconds(const Server *s, const struct Kind *kind, double requests, double context);
+double prompt_seconds(const Server *s, const struct Kind *kind, double new_tokens, double past);
+
 /* server_steps.c: a step of a replica */
 void start_steps(const Server *s, int64_t r);
 void end_step(const Server *s, int64_t r, int64_t flight);
