@@ -92,13 +92,13 @@ def best_figure(answer: BestServing) -> Sheet:
     if alike := [point for point in answer.measured if point.is_alike]:
         rates = [point.user for point in alike], [point.gpu for point in alike]
         notes = [point.words for point in alike]
-        marks.append(Series(*rates, "measured, other loads", 3, "", "o", is_hollow=True, notes=notes))
+        marks.append(Series(*rates, "measured, any load and format", 3, "", "o", is_hollow=True, notes=notes))
     for keeps, colour, mark, label in ((True, 2, "s", "keep the limits"), (False, 1, "x", "do not")):
         if ways := [way for way in answer.ways if way.keeps is keeps]:
             rates = [way.tokens_per_user for way in ways], [way.tokens_per_gpu for way in ways]
             marks.append(Series(*rates, f"simulated at this load: {label}", colour, "", mark))
     if answer.each_limit is not None:
         marks.append(Rule(1 / answer.each_limit, "limit of each token", INK))
-    along = Axis("tokens/s of a user", low=0.0, high=1.18 * max(user, default=1.0))
-    chart = Chart(marks, x=along, y=Axis("output tokens/s of a GPU", low=0.0), legend="upper right")
+    along = Axis("tokens/s per user", low=0.0, high=1.18 * max(user, default=1.0))
+    chart = Chart(marks, x=along, y=Axis("output tokens/s per GPU", low=0.0), legend="upper right")
     return Sheet(f"{answer.model} on {answer.cluster}: {answer.rate:,.4g} requests/s", [chart])

@@ -241,7 +241,6 @@ double prompt_seconds(const Server *s, const struct Kind *kind, double new_token
 /* server_steps.c: a step of a replica */
 void start_steps(const Server *s, int64_t r);
 void end_step(const Server *s, int64_t r, int64_t flight);
-void preempt(const Server *s, int64_t r, int64_t position, double *seconds);
 
 /* server_routes.c: requests between replicas */
 void queue_request(const Server *s, int64_t r, int64_t q, bool in_front);

@@ -53,16 +53,14 @@ static void remove_running(const Server *s, int64_t r, int64_t position) {
 }
 
 /* Send a running request back to the front of the queue: swapped to the host, or to be computed again. */
-void preempt(const Server *s, int64_t r, int64_t position, double *seconds) {
+static void preempt(const Server *s, int64_t r, int64_t position, double *seconds) {
     int64_t q = running_of(s, r)[position];
     struct Request *request = &s->state->request[q];
     const struct Kind *kind = kind_of(s, r);
     if (kind->host_rate > 0.0 && request->computed > 0) {
         *seconds += ((double)request->computed * kind->token_bytes + kind->state_bytes) / kind->host_rate;
         request->swapped = 1;
-    } else {
-        request->computed = 0;
-    }
+    } else request->computed = 0;
     release_request(s, r, q);
     leave_adapter(s, r, s->requests->adapter[q]);
     remove_running(s, r, position);
@@ -219,9 +217,7 @@ static int64_t equal_steps(const Server *s, int64_t r, const Batch *batch) {
     steps = max_int(steps, kind->merge);
     if (replica->waiting > replica->visible) steps = min_int(steps, max_int(1, kind->poll - replica->iterations));
     if (replica->waiting > 0 && kind->hold_steps > 0) steps = min_int(steps, max_int(1, kind->hold_steps - replica->held));
-    if (kind->reserve < 1.0 && replica->running * (steps * (1 + kind->draft) / kind->block_tokens + 2) > blocks) {
-        return 1;
-    }
+    if (kind->reserve < 1.0 && replica->running * (steps * (1 + kind->draft) / kind->block_tokens + 2) > blocks) return 1;
     double left = next_time(s) - s->state->time[CLOCK];
     if (left < 1e9) {
         double slowest = decode_step_seconds(s, kind, batch, steps);
@@ -251,8 +247,7 @@ static void count_step(struct Replica *replica, const Batch *batch, double secon
     replica->block_seconds += seconds * (double)used;
     replica->most_blocks = max_int(replica->most_blocks, used);
     if (replica->waiting == 0) return;
-    double *full[] = {&replica->full_sequences, &replica->full_blocks, &replica->full_tokens,
-                      &replica->full_adapters};
+    double *full[] = {&replica->full_sequences, &replica->full_blocks, &replica->full_tokens, &replica->full_adapters};
     if (batch->reason != NOTHING) *full[batch->reason - SEQUENCES] += seconds;
 }
 
@@ -262,9 +257,8 @@ static void launch(const Server *s, int64_t r, Batch *batch) {
     double now = s->state->time[CLOCK], stages = (double)kind->stages, decode = 0.0;
     double fixed = kind->step + kind->request * (double)batch->sequences;
     double products = tokens_seconds(s, kind, (double)batch->tokens, batch->sequences > batch->decodes);
-    if (batch->decodes > 0) {
+    if (batch->decodes > 0)
         decode = decode_seconds(s, kind, (double)batch->decodes, (double)batch->contexts / (double)batch->decodes);
-    }
     int64_t steps = equal_steps(s, r, batch);
     if (steps > 1) decode += merge_steps(s, r, batch, steps);
     double seconds = fixed + products + decode + batch->prompt_seconds + batch->moved;
@@ -326,9 +320,8 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
             tokens += given;
         }
     }
-    if (request->made == 0) {
-        request->first = now;
-    } else {
+    if (request->made == 0) request->first = now;
+    else {
         double gap = (now - request->last) / (double)gaps;
         count_gap(s, q, gap, gaps);
         request->gap = max_double(request->gap, gap);

@@ -1,13 +1,9 @@
 /* How long the parts of a step take: tables of each kind of replica, interpolated. */
 #include "server_state.h"
 
-/* The position before x in ascending values, and how far x is on the way to the next; above 1 beyond the last. */
+/* The position before x in at least two ascending values, and how far x is to the next; above 1 beyond the last. */
 static int64_t segment(const double *values, int64_t count, double x, double *share) {
     int64_t low = 0, high = count - 1;
-    if (count == 1) {
-        *share = 0.0;
-        return 0;
-    }
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
         if (values[middle] <= x) low = middle;
@@ -18,18 +14,19 @@ static int64_t segment(const double *values, int64_t count, double x, double *sh
 }
 
 static double interpolate(const double *values, int64_t count, const double *seconds, double x) {
+    if (count == 1) return seconds[0];
     double share;
     int64_t at = segment(values, count, x, &share);
-    return count == 1 ? seconds[0] : seconds[at] + share * (seconds[at + 1] - seconds[at]);
+    return seconds[at] + share * (seconds[at + 1] - seconds[at]);
 }
 
 /* Seconds at (x, y) of a table with a row for each x. */
 static double interpolate_grid(const double *xs, int64_t rows, const double *ys, int64_t columns, const double *seconds,
                                double x, double y) {
+    if (rows == 1) return interpolate(ys, columns, seconds, y);
     double share;
     int64_t at = segment(xs, rows, x, &share);
     double low = interpolate(ys, columns, seconds + at * columns, y);
-    if (rows == 1) return low;
     double high = interpolate(ys, columns, seconds + (at + 1) * columns, y);
     return low + share * (high - low);
 }
