@@ -11,6 +11,7 @@ import pytest
 
 from podsim.accuracy.price_minutes import price_minutes
 from podsim.accuracy.tables import load, measurement
+from podsim.accuracy.target_runs import candidate_batches, round_to
 from podsim.learning.benchmarks import convergence_law, convergence_rows, find_benchmark
 from podsim.questions.operate.validate import validate
 
@@ -70,3 +71,12 @@ def test_minutes_of_a_users_file(tmp_path: Path) -> None:
     (row,) = comparison.rows
     assert row.predicted == pytest.approx(row.measured, rel=0.1)
     assert len(comparison.not_expressed) == 2
+
+
+def test_batches_to_choose_from_reach_half_and_twice_the_published_ones() -> None:
+    """BERT v1.1 was published from 256 to 12,288 sequences; between them are whole samples on each of 64 GPUs."""
+    batches = candidate_batches(find_benchmark("bert"), "v1.1", 64)
+    assert (batches[0], batches[-1]) == (128.0, 24576.0)
+    assert {256.0, 448.0, 12288.0} < set(batches)
+    assert not [batch for batch in batches if batch % 64]
+    assert [round_to(batch, 64) for batch in (3.0, 30.0, 100.0, 170.0)] == [4.0, 32.0, 128.0, 192.0]

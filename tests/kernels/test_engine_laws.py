@@ -20,6 +20,7 @@ from podsim.kernels.engine_attention import (
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun, attention_peak
+from podsim.kernels.engine_sums import EngineSum, sums_law
 from podsim.kernels.engine_work import experts_work, gemm_work
 
 RUNS = [
@@ -198,3 +199,12 @@ def test_forced_blocks_of_short_sequences_cost_waves() -> None:
     assert decode_law(c | {"forced": 32.0, "forced_batch": 63.0}, ROUND, RUNS[2], shape)[0] == pytest.approx(
         1e-5, rel=1e-2
     )
+
+
+def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:
+    """On 4 GPUs at 100 GB/s, 1 us a rank: 3 buffers at half the rate after 1 us, 1.5 at 0.6 after 3, at 0.9 after 50."""
+    c = {"first": 1e-6, "second": 3e-6, "third": 5e-5, "rank": 1e-6, "share": 0.5, "far": 0.6, "large": 0.9}
+    sizes = EngineSum(ranks=np.full(3, 4.0), bytes=np.array([1e4, 1e6, 1e9]), bus=np.full(3, 1.5))
+    one_shot, two_shot, beyond = 1e-6 + 4e-6 + 3e4 / 5e10, 3e-6 + 4e-6 + 1.5e6 / 6e10, 5e-5 + 1.5e9 / 9e10
+    seconds = sums_law(c, replace(ROUND, nvlinks=10, nvlink_bandwidth=1e10), sizes)
+    assert seconds == pytest.approx([one_shot, two_shot, beyond])

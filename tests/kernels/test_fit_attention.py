@@ -11,6 +11,8 @@ from reference.held_out_fits import cross_validate_serving
 
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
+from podsim.kernels.constants import FlashConstants, MemoryConstants
+from podsim.kernels.fit_attention import fit_flash, flash_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
 A100 = load_gpu("a100-sxm4-80gb")
@@ -69,3 +71,29 @@ def test_held_out_serving_rows_are_met_but_for_a_bias(rows: KernelRows, gpu: str
 def test_too_few_rows(rows: KernelRows) -> None:
     with pytest.raises(ValueError, match="0 serving rows on v100-sxm2-16gb; 50 are needed for 5 folds"):
         cross_validate_serving(rows, load_gpu("v100-sxm2-16gb"))
+
+
+def test_constants_that_made_the_rows_are_found_again() -> None:
+    """Forward rows of flash3 give its forward constants; its backward is 1.6 times as fast as that of flash2."""
+    h100, memory = load_gpu("h100-sxm5-80gb"), MemoryConstants(share=0.8, startup=0.0, latency=0.0)
+    true = FlashConstants(
+        share_64=0.45,
+        share_128=0.6,
+        fill=60.0,
+        tail=0.3,
+        backward_64=0.8,
+        backward_128=0.8,
+        backward_fill=90.0,
+    )
+    same = {"gpu": h100.name, "op": "flash3", "dtype": "bf16", "source": "made", "latency_ms": "1"}
+    shapes = [(b, h, s, d, c) for b in (1, 8) for h in (16, 64) for s in (512, 2048, 8192) for d in (64, 128)
+              for c in ("yes", "no")]  # fmt: skip
+    table = [same | {"batch": f"{b}", "heads": f"{h}", "kv_heads": f"{h}", "seq_len": f"{s}", "head_dim": f"{d}",
+                     "causal": c, "direction": "fwd"} for b, h, s, d, c in shapes]  # fmt: skip
+    rows = kernel_rows(table)
+    rows = replace(rows, seconds=flash_seconds(true, rows, h100, memory)[0])
+    fitted = fit_flash(rows, h100, "flash3", memory, {"flash2": true})
+    assert fitted is not None and fit_flash(rows, h100, "flash2", memory, {}) is None
+    assert (fitted[0].share_64, fitted[0].share_128) == pytest.approx((0.45, 0.6), rel=0.02)
+    assert fitted[0].backward_128 * fitted[0].share_128 == pytest.approx(0.6 * 0.8 * 1.6)
+    assert flash_seconds(fitted[0], rows, h100, memory)[0] == pytest.approx(rows.seconds, rel=0.02)

@@ -34,6 +34,21 @@ node0:1:1 [0] NCCL INFO Channel 00/0 : 7[7] -> 8[0] [receive] via NET/IB/0/GDRDM
         ("NCCL_COLLNET_ENABLE=1;NCCL_NET_GDR_LEVEL=LOC", {"sharp": True, "gpudirect": False}),
         ("NCCL_IB_HCA=mlx5_0:1,mlx5_1:1,mlx5_4:1", {"nics": 3}),
         ("NCCL_IB_HCA=16 HCAs", {"nics": 16}),
+        ("NCCL_ALGO=^Tree,NVLS,NVLSTree,CollNet,PAT", {"algorithm": "ring"}),
+        ("NCCL_ALGO=allreduce:tree", {"algorithm": "tree"}),
+        ("NCCL_ALGO=Magic", {}),
+        ("NCCL_NVLS_ENABLE=0 NCCL_ALGO=nvls", {"algorithm": "nvls"}),
+        ("NCCL_IB_HCA=mlx5_0..7", {"nics": 8}),
+        ("NCCL_IB_HCA==mlx5_0:1,mlx5_2:1,mlx5_2:2", {"nics": 2}),
+        ("NCCL_IB_HCA=^mlx5_0", {}),
+        ("NCCL_IB_DISABLE=1 NCCL_NET=FasTrak", {"network": "tcpxo"}),
+        ("FI_CXI_ATS=0", {"network": "slingshot"}),
+        ("FI_CXI_ATS=0 NCCL_NET=Socket", {"network": "sockets"}),
+        ("FI_EFA_USE_DEVICE_RDMA=0", {"network": "efa", "gpudirect": False}),
+        ("NCCL_NET_GDR_LEVEL=SYS", {"gpudirect": True}),
+        ("NCCL_IB_CUDA_SUPPORT=0", {"gpudirect": False}),
+        ("NCCL_COLLNET_ENABLE=0", {"sharp": False}),
+        ("NCCL_MIN_CTAS=16", {"tuned": True}),
         ("see job.yaml (not transcribed)", {}),
     ],
 )  # fmt: skip
@@ -51,6 +66,9 @@ def test_debug_lines() -> None:
     assert read_debug_lines(cloud).stated == {"network": "efa", "gpudirect": True}
     copies = read_debug_lines("Channel 00 : 0 -> 8 via NET/Socket/0")
     assert copies.stated == {"network": "sockets", "gpudirect": False}
+    assert read_debug_lines("Selected provider is cxi").stated == {"network": "slingshot"}
+    assert read_debug_lines("NET/Plugin: EFA with Libfabric").stated == {"network": "efa"}
+    assert read_debug_lines("CollNet/SHARP rail 0").stated == {"sharp": True}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +77,10 @@ def test_debug_lines() -> None:
         ("1 process per GPU (MPI)", "process"),
         ("-g 8, 1 process per node", "single"),
         ("nccl-tests -t 2 threads 1 proc", "thread"),
+        ("1 thread, 1 rank per GPU", "process"),
+        ("one process for each rank", "process"),
+        ("single process for all", "single"),
+        ("mpirun -np 8", "process"),
         ("unknown", None),
     ],
 )
@@ -70,8 +92,18 @@ def test_words_of_tables() -> None:
     assert [read_release(text) for text in ("2.8-2.17", "not printed (image pytorch_2303)", "2.21.5 (vLLM)")] == [
         "2.8", None, "2.21.5",
     ]  # fmt: skip
+    assert [read_release(text) for text in ("v2.21.5", "12.2.14", "2.3", "2.41.1")] == [
+        "2.21.5",
+        None,
+        None,
+        None,
+    ]
     assert [read_network_class(text) for text in ("8x 200GbE TCPXO", "4x 200GbE TCPX", "8x NDR400 IB", "none")] == [
         "tcpxo", "tcpx", "infiniband", None,
+    ]  # fmt: skip
+    adapters = ("EFAv2", "EFA v1 4x100", "EFA", "Slingshot 11", "ConnectX-6 RoCE", "25GbE TCP")
+    assert [read_network_class(text) for text in adapters] == [
+        "efa-v2", "efa-v1", "efa", "slingshot", "roce", "sockets",
     ]  # fmt: skip
 
 
