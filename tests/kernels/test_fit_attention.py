@@ -93,7 +93,8 @@ def test_constants_that_made_the_rows_are_found_again() -> None:
     rows = kernel_rows(table)
     rows = replace(rows, seconds=flash_seconds(true, rows, h100, memory)[0])
     fitted = fit_flash(rows, h100, "flash3", memory, {"flash2": true})
-    assert fitted is not None and fit_flash(rows, h100, "flash2", memory, {}) is None
+    assert fitted is not None
+    assert fit_flash(rows, h100, "flash2", memory, {}) is None
     assert (fitted[0].share_64, fitted[0].share_128) == pytest.approx((0.45, 0.6), rel=0.02)
     assert fitted[0].backward_128 * fitted[0].share_128 == pytest.approx(0.6 * 0.8 * 1.6)
     assert flash_seconds(fitted[0], rows, h100, memory)[0] == pytest.approx(rows.seconds, rel=0.02)

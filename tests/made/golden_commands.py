@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def folded(numbers: Numbers) -> Numbers:
         for place in PLACE.finditer(path):
             start = path[: place.start()]
             length[start] = max(length[start], int(place[0][1:-1]) + 1)
-    sums: Counter[str] = Counter()
+    sums: defaultdict[str, float] = defaultdict(float)
     entries: Counter[str] = Counter()
     for path, number in numbers.items():
         name = PLACE.sub(
