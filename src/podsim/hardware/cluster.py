@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
@@ -50,6 +49,7 @@ from podsim.hardware.overrides import (
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.hardware.physical_sense import check_possible, doubtful_values
 from podsim.memo import hashed_once
+from podsim.records import dataclass, field, replace
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -351,7 +351,8 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
                 f"{key} has 1 to {most} nodes, as {key}:{most}; asked for {number}{'su' * in_units}"
             )
         label = key if nodes == most else f"{key}:{nodes}"
-    published = {figure: float(value) for figure, value in entry.published if value and nodes == entry.nodes}
+    printed = vars(entry.published).items() if nodes == entry.nodes else ()
+    published = {figure: float(value) for figure, value in printed if value}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
     usual = tuple((dict(cluster.collectives) | entry.collectives).items())
     machine = None if entry.units or nodes == entry.nodes else _named_cluster(key, None, False)

@@ -6,9 +6,7 @@ Each entry of the TOML files names a module (under examples/modules) and the inp
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +17,8 @@ from podsim.foreign_files import read_start
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
+from podsim.packaged import packaged_toml
+from podsim.records import dataclass, fields, replace
 from podsim.units import parse_quantity
 
 __all__ = ["Network", "is_captured", "is_graph", "load_network", "networks"]
@@ -67,7 +67,7 @@ def networks() -> Mapping[str, Network]:
     entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
-        content = tomllib.loads(file.read_text("utf-8"))
+        content = packaged_toml(f"graphs/networks/{file.name}")
         for name, own in content.items():
             entry = {**content.get(own.get("graph"), {}), **own}
             wrong = entry.keys() - known
