@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import expm1, log2
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +23,7 @@ from podsim.axes import Floats, Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.packaged import packaged_csv
+from podsim.records import dataclass, fields
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
