@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podsim.answers.prediction import Prediction, TrainingTime
@@ -14,6 +13,7 @@ from podsim.fleet.reliability_rates import has_study, node_rate, recovery
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.options.plan_options import PredictOptions, SearchOptions
+from podsim.records import dataclass, replace
 from podsim.training.plan import Plan
 from podsim.units import duration, format_quantity, parse_count, parse_quantity
 from podsim.workload.model import Model

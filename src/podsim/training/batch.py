@@ -7,7 +7,6 @@ come in chunks that fit the caches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
+from podsim.records import dataclass, fields, is_dataclass, replace
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, passes_of
 from podsim.training.layout import Layout, PairedLayers, Paths, Sends, Stages, StepEnd

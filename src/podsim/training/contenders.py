@@ -6,12 +6,12 @@ whose least time is above the time of another plan of its degrees, and of one wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.records import dataclass
 from podsim.training.layout import Layout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array

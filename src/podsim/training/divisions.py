@@ -6,7 +6,6 @@ A search has several times as many plans as layouts: plans of one layout differ 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass
 from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, prepare
 from podsim.training.groups import GROUP_KEY, end_table
 from podsim.training.layout import Layout, StepEnd

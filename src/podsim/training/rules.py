@@ -10,7 +10,6 @@ uses one is predicted with a warning, as the question "what would it have brough
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from podsim.axes import Bools
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
 from podsim.training.software import load_software, reduces_by_round, software_names

@@ -6,12 +6,12 @@ What changes the numbers trained (precision, batch, sequence) is the user's choi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass
 from podsim.training.abilities import is_available
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
