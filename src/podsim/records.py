@@ -28,10 +28,15 @@ else:
         if not rules.get("frozen") or rules.keys() & {"init", "repr", "slots", "order", "unsafe_hash"}:
             return dataclasses.dataclass(kind, **rules)
         own, is_equal = dict(vars(kind)), rules.pop("eq", True)
-        # a root is made as if it could be changed, because Python compiles two methods to forbid it
-        rules["frozen"] = any(is_dataclass(base) for base in kind.__mro__[1:])
-        dataclasses.dataclass(kind, init=False, repr=False, eq=False, **rules)
-        kind.__dataclass_params__.frozen = True
+        # made as if it and those above it could be changed: to forbid it, Python would compile two methods
+        classes = [base for base in kind.__mro__[1:] if "__dataclass_params__" in vars(base)]
+        for base in classes:
+            base.__dataclass_params__.frozen = False
+        try:
+            dataclasses.dataclass(kind, init=False, repr=False, eq=False, **rules | {"frozen": False})
+        finally:
+            for base in (*classes, kind):
+                base.__dataclass_params__.frozen = True
         methods = {
             "__init__": _Init(kind),
             "__repr__": _repr,

@@ -21,8 +21,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Container, Mapping
 from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -296,7 +294,7 @@ def load_constants(name: str) -> KernelConstants:
         name = path.stem
     elif name not in known_kernels():
         raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
-    folder: Path | Traversable = _catalog() if is_known else path.parent
+    folder: Path = _catalog() if is_known else path.parent
     try:
         table = (
             packaged_toml(f"{_FOLDER}/{name}.toml") if is_known else tomllib.loads(path.read_text("utf-8"))
@@ -308,12 +306,12 @@ def load_constants(name: str) -> KernelConstants:
         raise CatalogError(f"kernel constants {name!r} cannot be read: {error!r}") from error
 
 
-def _catalog() -> Traversable:
-    return files("podsim").joinpath(_FOLDER)
+def _catalog() -> Path:
+    return Path(__file__).parents[1] / _FOLDER
 
 
 def _assemble(
-    name: str, table: Mapping[str, Any], folder: Path | Traversable, base: KernelConstants | None
+    name: str, table: Mapping[str, Any], folder: Path, base: KernelConstants | None
 ) -> KernelConstants:
     """The tables of one file over those of its base; the base's correction holds until a precision is fitted again."""
     gemm = dict(base.gemm) if base else {}

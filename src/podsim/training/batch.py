@@ -208,11 +208,12 @@ class _Maker:
     codes: Codes
 
     def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        """A table of plans that differ in some fields; that of a single plan is kept by the table's name."""
+        """A table of plans that differ in some fields; that of a single plan is kept by what decides it."""
         plan = self.plan
         if plan.size > 1:
             return keyed_table(plan, names, function, self.codes)
-        key = (table, self.model, self.cluster, self.software, plan.single_key(names))
+        machine = () if table in ("stages", "weights", "paths") else (self.cluster, self.software)
+        key = (table, self.model, *machine, plan.single_key(names))
         return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
 
     def layers(self, *, summed: bool = False) -> Keyed[Array]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -165,9 +164,13 @@ def _read_integer(name: str, value: object) -> int:
 @cache
 def captured_names() -> frozenset[str]:
     """Names of the networks that are captured op by op, whose tables stand with their graphs."""
-    folder = files("podsim") / "graphs" / "networks"
-    tables = (file.name for file in folder.iterdir() if file.name.endswith(".toml"))
-    return frozenset(name for table in tables for name in packaged_toml(f"graphs/networks/{table}"))
+    tables = (Path(__file__).parents[1] / "graphs" / "networks").glob("*.toml")
+    return frozenset(name for table in tables for name in packaged_toml(f"graphs/networks/{table.name}"))
+
+
+def is_captured(model: object) -> bool:
+    """Whether a name is that of a captured network."""
+    return isinstance(model, str) and model.lower() in captured_names()
 
 
 @cache

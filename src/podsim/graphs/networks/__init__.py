@@ -20,6 +20,7 @@ from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
 from podsim.packaged import packaged_toml
 from podsim.records import dataclass, fields, replace
 from podsim.units import parse_quantity
+from podsim.workload.catalog import is_captured
 
 __all__ = ["Network", "is_captured", "is_graph", "load_network", "networks"]
 
@@ -107,11 +108,6 @@ def _ends(name: str) -> tuple[OpGraph, OpGraph]:
 
 def _folder() -> Path:
     return Path(str(files("podsim.graphs.networks")))
-
-
-def is_captured(model: object) -> bool:
-    """Whether a name is that of a captured network."""
-    return isinstance(model, str) and model.lower() in networks()
 
 
 def is_graph(model: str) -> bool:
