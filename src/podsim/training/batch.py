@@ -60,12 +60,12 @@ class Codes:
             value = column.astype(np.int64, copy=False)
             low, high = int(value.min()), int(value.max())
             if low == high:
-                known = (column, np.zeros(1, dtype=np.int32), 1)
+                known = (column, np.zeros(1, dtype=np.int16), 1)
             else:
                 seen = np.zeros(high - low + 1, dtype=bool)
                 seen[value - low] = True
-                rank = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-                known = (column, rank[value - low], int(rank[-1]) + 1)
+                count = np.cumsum(seen, dtype=np.int16 if seen.size < 1 << 15 else np.int32)
+                known = (column, (count - count.dtype.type(1))[value - low], int(count[-1]))
             self._known[id(column)] = known  # holds the column, too, so that its identity stays its own
         return known[1], known[2]
 
@@ -89,7 +89,7 @@ def distinct_keys(plan: Plan, names: Sequence[str], codes: Codes | None = None) 
     position = np.full(span, -1, dtype=np.int64)
     position[code[::-1]] = np.arange(count - 1, -1, -1)
     present = np.flatnonzero(position >= 0)
-    number = np.zeros(span, dtype=np.int64)
+    number = np.zeros(span, dtype=np.int32)
     number[present] = np.arange(present.size)
     return position[present], number[code]
 
