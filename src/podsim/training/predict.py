@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+
+import numpy as np
 
 from podsim.answers.prediction import Prediction, StageMemory
 from podsim.hardware.cluster import Cluster
@@ -12,7 +15,7 @@ from podsim.memo import Memo
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Recompute
+from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
@@ -76,16 +79,23 @@ def predict_with_gains(
 
 def law_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
     """s. The step of one scalar plan, without its parts and its memory."""
+    return every_law_seconds(model, cluster, [plan])[0]
 
-    def of_law() -> float:
-        tables = prepare(model, cluster, plan)
-        layout = layout_of(tables, slice(0, 1))
+
+def every_law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
+    """s. The steps of scalar plans that differ in numbers and flags alone: one evaluation of the law."""
+
+    @cache
+    def of_law() -> list[float]:
+        columns = {name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS}
+        tables, part = prepare(model, cluster, plans[0].having(columns)), slice(0, len(plans))
+        layout = layout_of(tables, part)
         assert tables.ends is not None
-        end, share = tables.ends.table, tables.core_share
-        return float(step_seconds(layout, layout.plan, tables.software, end, share)[0])
+        end, share = tables.ends.of(part), tables.core_share
+        return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
 
-    values = tuple(getattr(plan, field.name) for field in fields(plan))
-    return _SECONDS.of((model, cluster, values), of_law)
+    values = [tuple(getattr(plan, field.name) for field in fields(plan)) for plan in plans]
+    return [_SECONDS.of((model, cluster, own), lambda at=at: of_law()[at]) for at, own in enumerate(values)]
 
 
 def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, cost: StepCost) -> Prediction:
