@@ -277,29 +277,28 @@ def prepare(
 
 
 def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
-    """The tables of one plan, with the same plan on other clusters after it: all that hardware decides is theirs.
+    """The tables of plans, with the same plans on clusters of other speeds after them, whose software is the same."""
+    plan, copies, codes = tables.plan, 1 + len(clusters), Codes()
+    makers = [_Maker(tables.model, cluster, tables.software, plan, codes) for cluster in clusters]
 
-    They differ from its own in speeds alone, so software, memory and schedule are the same.
-    """
-    plan, rows = tables.plan, 1 + len(clusters)
-    makers = [_Maker(tables.model, cluster, tables.software, plan, Codes()) for cluster in clusters]
-
-    def joined(own: Keyed[T], others: Sequence[Keyed[T]]) -> Keyed[T]:
-        return Keyed(side_by_side([own.table, *(other.table for other in others)]), np.arange(rows))
+    def joined(*parts: Keyed[T]) -> Keyed[T]:
+        starts = np.cumsum([0, *(part.index.max() + 1 for part in parts[:-1])])
+        index = np.concatenate([part.index + start for part, start in zip(parts, starts, strict=True)])
+        return Keyed(side_by_side([part.table for part in parts]), index)
 
     def repeated(own: Keyed[T]) -> Keyed[T]:
-        return Keyed(own.table, np.zeros(rows, dtype=np.int64))
+        return Keyed(own.table, np.tile(own.index, copies))
 
     assert tables.ends is not None
     paired = tables.paired
     if paired is not None:
-        paired = joined(paired, [layers for make in makers if (layers := make.paired())])
+        paired = joined(paired, *(layers for make in makers if (layers := make.paired())))
     return replace(
         tables,
-        plan=plan.take(np.zeros(rows, dtype=np.int64)),
-        layers=joined(tables.layers, [make.layers() for make in makers]),
-        ends=joined(tables.ends, [make.ends() for make in makers]),
-        sends=joined(tables.sends, [make.sends() for make in makers]),
+        plan=plan.take(np.tile(np.arange(plan.size), copies)),
+        layers=joined(tables.layers, *(make.layers() for make in makers)),
+        ends=joined(tables.ends, *(make.ends() for make in makers)),
+        sends=joined(tables.sends, *(make.sends() for make in makers)),
         paired=paired,
         stages=repeated(tables.stages),
         weights=repeated(tables.weights),
