@@ -17,6 +17,11 @@ from podsim.workload.model import Model
 
 PLACES = ("store", "neighbour", "local")
 MODES = ("sync", "async")
+STATE_FIELDS = (
+    "tp", "pp", "dp", "cp", "ep", "expert_tp", "zero", "shard", "virtual_stages", "schedule", "precision",
+    "optimizer_precision",
+)  # fmt: skip
+"""The plan fields that a checkpoint depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     long-run share of Erlang's formula. A machine whose failures nobody published has none. Raises NoFitError if the
     run would hardly ever get through.
     """
-    from podsim.storage.checkpoints_time import Saving, checkpoint_times
+    from podsim.storage.checkpoints_time import STATE_FIELDS, Saving, checkpoint_times
 
     saving, asked = Saving(), Asked()
     step = job.prediction.step_time
@@ -153,8 +153,8 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
             interval=math.inf, stall=0.0, restart=0.0, mtbf=math.inf,
             basis=f"no failures: no study of {job.cluster.gpu.architecture} machines is packaged",
         )  # fmt: skip
-    key = (job.model, job.cluster, job.plan)
-    times = _TIMES.of(key, lambda: checkpoint_times(*key, saving))
+    key = (job.model, job.cluster, *(getattr(job.plan, name) for name in STATE_FIELDS))
+    times = _TIMES.of(key, lambda: checkpoint_times(job.model, job.cluster, job.plan, saving))
     run = long_run(job, asked, times, work=steps * step, step=step)
     _, _, source = mtbf_of(job.cluster, asked)
     blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)

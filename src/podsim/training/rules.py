@@ -346,8 +346,12 @@ def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     if not isinstance(length, int) or not 1 <= length <= 1 << 30:
         return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
     f = facts(model, cluster, length)
-    broken = [say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f)))]
-    return broken + _text_problems(plan, f)
+    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+
+
+@lru_cache(maxsize=4096)
+def _broken_rules(plan: PlanValues, f: Facts) -> tuple[str, ...]:
+    return tuple(say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f))))
 
 
 def _is_whole(value: Any) -> bool:
