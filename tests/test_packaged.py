@@ -28,7 +28,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def read(text: str) -> dict[str, object]:
     """A table with what JSON would change, and how often it was read."""
     READS.append(text)
-    return {"length": len(text), "pair": (1, 2.5), "inner": {"inf": float("inf")}}
+    return {"length": len(text), "pair": [1, 2.5], "inner": {"inf": float("inf")}}
 
 
 def test_a_table_is_read_once_and_is_the_same_again(tables: Path) -> None:

@@ -6,8 +6,6 @@ import csv
 import gzip
 import io
 import json
-import marshal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -40,16 +38,16 @@ def once_read(files: tuple[str, ...], read: Callable[[str], Any]) -> Any:
     folder = cache_folder("tables")
     if folder is None:
         return _restored(_plain(read(contents[0].decode("utf-8"))))
-    key = source_hash(b"".join([sys.version.encode(), *contents]))
-    path = folder / f"{files[0].replace('/', '-')}-{key.hex()}"
+    path = folder / f"{files[0].replace('/', '-')}-{source_hash(b''.join(contents)).hex()}"
     with suppress(OSError):
         kept = path.read_bytes()
         if kept[:8] == source_hash(kept[8:]):
-            return _restored(marshal.loads(kept[8:]))
+            return _restored(json.loads(kept[8:]))
     plain = _plain(read(contents[0].decode("utf-8")))
-    with suppress(OSError, ValueError):  # a full disk; a date, which marshal does not know
-        packed = marshal.dumps(plain)
+    with suppress(OSError, TypeError):  # a full disk; a date, which JSON does not know
+        packed = json.dumps(plain).encode()
         import_module("podsim.whole_files").write_whole(path, source_hash(packed) + packed)
+        plain = json.loads(packed)
     return _restored(plain)
 
 
@@ -60,12 +58,18 @@ def _plain(value: Any) -> Any:
     return {_MODEL: _plain(dict(value))} if hasattr(value, "model_dump") else value
 
 
-def _restored(value: Any) -> Any:
-    """A value whose models are objects."""
-    if not isinstance(value, dict):
-        return value
-    parts = {key: _restored(part) for key, part in value.items()}
-    return SimpleNamespace(**parts[_MODEL]) if _MODEL in parts else parts
+def _restored(value: Any, *, in_model: bool = False) -> Any:
+    """A value whose models are objects, with tuples."""
+    if isinstance(value, dict):
+        is_model = _MODEL in value
+        parts = value[_MODEL] if is_model else value
+        parts = {key: _restored(part, in_model=in_model or is_model) for key, part in parts.items()}
+        return SimpleNamespace(**parts) if is_model else parts
+    return (
+        tuple(_restored(part, in_model=True) for part in value)
+        if in_model and isinstance(value, list)
+        else value
+    )
 
 
 def packaged_csv(place: str) -> list[dict[str, str]]:

@@ -7,15 +7,22 @@ comparison, hash and text are shared functions here. Classes with slots or an or
 the standard library's own.
 """
 
+# ruff: noqa: PLC0414 - modules take all of it from here
+
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import KW_ONLY, MISSING, FrozenInstanceError, asdict, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY as KW_ONLY
+from dataclasses import MISSING as MISSING
+from dataclasses import FrozenInstanceError
+from dataclasses import asdict as asdict
+from dataclasses import field as field
+from dataclasses import fields as fields
+from dataclasses import is_dataclass as is_dataclass
+from dataclasses import replace as replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-
-__all__ = ["KW_ONLY", "MISSING", "asdict", "dataclass", "field", "fields", "is_dataclass", "replace"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass

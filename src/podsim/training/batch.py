@@ -65,7 +65,7 @@ class Codes:
                 seen = np.zeros(high - low + 1, dtype=bool)
                 seen[value - low] = True
                 count = np.cumsum(seen, dtype=np.int16 if seen.size < 1 << 15 else np.int32)
-                known = (column, (count - count.dtype.type(1))[value - low], int(count[-1]))
+                known = (column, (count - 1)[value - low], int(count[-1]))
             self._known[id(column)] = known  # holds the column, too, so that its identity stays its own
         return known[1], known[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -128,7 +128,7 @@ def every_law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> 
         return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
 
     keys = [(model, cluster, _values(plan)) for plan in plans]
-    return [_SECONDS.of(key, lambda at=at: of_law()[at]) for at, key in enumerate(keys)]
+    return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
 
 
 def _prediction(
