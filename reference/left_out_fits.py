@@ -113,7 +113,7 @@ def measure_left_out(
     without_model = _left_out(fits, runs, residuals, _model_groups(residuals, parts))
     without_source = _left_out(fits, runs, residuals, of_source)
     return tuple(
-        replace(row, without_model=without_model[at], without_source=without_source[at])
+        row._replace(without_model=without_model[at], without_source=without_source[at])
         for at, row in enumerate(residuals)
     )
 

@@ -6,9 +6,9 @@ import csv
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 
-from podsim.accuracy.bands import LeftOut, Residual, run_features
+from podsim.accuracy.bands import Features, LeftOut, Residual, run_features
 from podsim.accuracy.bands_networks import NetworkFeatures, NetworkResidual
 from podsim.accuracy.measured_reach import step_utilisation
 from podsim.accuracy.measured_runs import TrainingRun
@@ -74,7 +74,7 @@ def measure_held_out() -> dict[str, float]:
 def residuals_text(rows: tuple[Residual, ...]) -> str:
     """The residuals as CSV."""
     out = io.StringIO()
-    names = list(asdict(rows[0].features))
+    names = list(Features._fields)
     writer = csv.writer(out, lineterminator="\n")
     left_out = [f"{group}_{field}" for group in ("model", "source") for field in LeftOut._fields]
     head = ("id", "role", "source", "software", "parameters", *_COUNTS, *names)
@@ -84,7 +84,7 @@ def residuals_text(rows: tuple[Residual, ...]) -> str:
         figures = [f"{value:.9g}" for value in (row.log_ratio, row.utilisation)]
         figures += [f"{float(value):.4g}" for value in (*row.without_model, *row.without_source)]
         start = [row.id, row.role, row.source, row.software, f"{row.parameters:.6g}", *counts]
-        writer.writerow([*start, *asdict(row.features).values(), *figures])
+        writer.writerow([*start, *row.features, *figures])
     return out.getvalue()
 
 

@@ -6,22 +6,75 @@ import csv
 import gzip
 import io
 import json
-import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
+from importlib.util import source_hash
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+from podsim.cache_folder import cache_folder
+
+_PACKAGE = Path(__file__).parent
+_MODEL = "a model of pydantic"
 
 
 @cache
 def packaged_toml(place: str) -> dict[str, Any]:
     """The content of a TOML file by its place in the package, such as "fleet/power.toml"; nobody may change it."""
-    return tomllib.loads(files("podsim").joinpath(place).read_text("utf-8"))
+    content: dict[str, Any] = once_read((place,), import_module("tomllib").loads)
+    return content
+
+
+def once_read(files: tuple[str, ...], read: Callable[[str], Any]) -> Any:
+    """What a function makes of the text of a packaged file, the first of `files`; models of pydantic are plain objects.
+
+    The user's cache keeps it while that file and the others, the modules that read it, stay the same: a later process
+    loads none of them. What cannot be kept, or is damaged, is read again.
+    """
+    contents = [(_PACKAGE / file).read_bytes() for file in files]
+    folder = cache_folder("tables")
+    if folder is None:
+        return _restored(_plain(read(contents[0].decode("utf-8"))))
+    path = folder / f"{files[0].replace('/', '-')}-{source_hash(b''.join(contents)).hex()}"
+    with suppress(OSError):
+        kept = path.read_bytes()
+        if kept[:8] == source_hash(kept[8:]):
+            return _restored(json.loads(kept[8:]))
+    plain = _plain(read(contents[0].decode("utf-8")))
+    with suppress(OSError, TypeError):  # a full disk; a date, which JSON does not know
+        packed = json.dumps(plain).encode()
+        import_module("podsim.whole_files").write_whole(path, source_hash(packed) + packed)
+        plain = json.loads(packed)
+    return _restored(plain)
+
+
+def _plain(value: Any) -> Any:
+    """A value whose models are dictionaries with a mark."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return {_MODEL: _plain(dict(value))} if hasattr(value, "model_dump") else value
+
+
+def _restored(value: Any, *, in_model: bool = False) -> Any:
+    """A value whose models are objects, with tuples."""
+    if isinstance(value, dict):
+        is_model = _MODEL in value
+        parts = value[_MODEL] if is_model else value
+        parts = {key: _restored(part, in_model=in_model or is_model) for key, part in parts.items()}
+        return SimpleNamespace(**parts) if is_model else parts
+    return (
+        tuple(_restored(part, in_model=True) for part in value)
+        if in_model and isinstance(value, list)
+        else value
+    )
 
 
 def packaged_csv(place: str) -> list[dict[str, str]]:
     """The rows of a CSV file by its place in the package, plain or with a name that ends in .gz."""
-    packed = files("podsim").joinpath(place).read_bytes()
+    packed = (_PACKAGE / place).read_bytes()
     text = (gzip.decompress(packed) if place.endswith(".gz") else packed).decode("utf-8")
     return list(csv.DictReader(io.StringIO(text)))
 

@@ -52,7 +52,7 @@ def test_packaged_residuals_are_current() -> None:
         nothing = LeftOut(0.0, 0.0, False)
         plain = {"log_ratio": 0.0, "utilisation": 0.0, "parameters": 0.0}
         left_out = {"without_model": nothing, "without_source": nothing}
-        assert replace(row, **plain, **left_out) == replace(fresh[id], **plain, **left_out), AGAIN
+        assert row._replace(**plain, **left_out) == fresh[id]._replace(**plain, **left_out), AGAIN
 
 
 def test_what_a_source_leaves_over_is_that_of_a_fit_without_it() -> None:
@@ -93,7 +93,7 @@ def test_bands_hold_four_of_five_runs_of_a_known_distribution_near_and_far() -> 
         distance = float(draws.uniform(0, 12))
         error = (0.06 * shift + 0.04 * draws.normal()) * distance_scale(distance)
         left_out = LeftOut(error, distance, True)
-        rows.append(replace(row, role="calibrate", source=str(source), without_model=left_out))
+        rows.append(row._replace(role="calibrate", source=str(source), without_model=left_out))
     fitted = FittedRuns(rows)
     for distance in (0.0, 4.0, 12.0):
         band = left_out_band(row.features, row.software, distance, fitted)
@@ -110,8 +110,8 @@ def test_interval_score_is_the_width_and_ten_times_each_miss() -> None:
 def test_a_doubling_of_parameters_counts_one_and_of_gpus_half() -> None:
     row = residuals()[0]
     others = run_columns([
-        replace(row, parameters=2 * row.parameters), replace(row, gpus=2 * row.gpus),
-        replace(row, features=replace(row.features, architecture="another")),
+        row._replace(parameters=2 * row.parameters), row._replace(gpus=2 * row.gpus),
+        row._replace(features=row.features._replace(architecture="another")),
     ])  # fmt: skip
     assert run_distances(row.features, row.sizes, others) == pytest.approx([1.0, 0.5, 3.0])
 
@@ -120,7 +120,7 @@ def test_rows_marked_test_shape_no_band() -> None:
     rows = residuals()
     nonsense = LeftOut(5.0, 0.0, True)
     spoilt = [
-        replace(row, log_ratio=5.0, without_model=nonsense, without_source=nonsense) if row.role == "test" else row
+        row._replace(log_ratio=5.0, without_model=nonsense, without_source=nonsense) if row.role == "test" else row
         for row in rows
     ]  # fmt: skip
     honest, other = FittedRuns(rows), FittedRuns(spoilt)
@@ -139,7 +139,7 @@ def test_bands_of_a_source_left_out_hold_four_of_five_runs() -> None:
 def test_a_source_left_out_shapes_no_band_of_its_own_runs() -> None:
     rows = residuals()
     spoilt = [
-        replace(row, without_model=LeftOut(3.0, 0.0, True)) if row.source == "MBB" else row for row in rows
+        row._replace(without_model=LeftOut(3.0, 0.0, True)) if row.source == "MBB" else row for row in rows
     ]
     was, now = ({(line.source, line.role): line for line in band_coverage(lines)} for lines in (rows, spoilt))
     moved = {source for source, role in was if was[source, role] != now[source, role]}

@@ -28,6 +28,7 @@ ALLOWED = {
     ("src/podsim/web/worker_pool.py", "multiprocessing"): "between the server and the workers that it starts",
     ("src/podsim/graphs/module_capture.py", "exec"): "`capture FILE.py:FUNCTION` is asked to run it (SECURITY.md)",
     ("src/podsim/network/collectives/lookup.py", "exec"): "`--algo FILE.py:FUNCTION` is asked to run it (SECURITY.md)",
+    ("src/podsim/records.py", "exec"): "compiles an `__init__` of the names of a class's fields, as the standard library",
     ("src/podsim/safe_yaml.py", "yaml.load_all"): "by a loader that makes plain values only",
 }  # fmt: skip
 

@@ -20,8 +20,9 @@ from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
 from podsim.fleet.plan_lots import front, gpu_counts
 from podsim.fleet.power import capped_speed, cluster_power, count_switches, load_power, make_node
-from podsim.fleet.power_catalog import figures, parse_prices, prices
+from podsim.fleet.power_catalog import figures, prices
 from podsim.fleet.power_hpl import grid, hpl
+from podsim.fleet.power_schema import parse_prices
 from podsim.fleet.site import KWH
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster

@@ -11,7 +11,7 @@ import podsim
 from podsim.answers.expense import HOUR
 from podsim.errors import PlanError
 from podsim.fleet.power_catalog import list_prices, prices
-from podsim.fleet.price_offers import ESTIMATED, list_offers, price_offer
+from podsim.fleet.price_offers import ESTIMATED, is_rent, list_offers, price_offer
 from podsim.hardware.catalog import load_gpu, names
 from podsim.hardware.cluster import load_cluster
 from podsim.studies.equal_share import equal_gpus
@@ -119,7 +119,7 @@ def test_every_gpu_of_the_catalog_has_a_price() -> None:
         rows = [
             entry
             for entry in prices().values()
-            if name in entry.gpus and entry.is_rent and "2026" in entry.date
+            if name in entry.gpus and is_rent(entry) and "2026" in entry.date
         ]
         assert (offer.name == ESTIMATED) is (not rows), name
     unknown = replace(cluster, system=replace(cluster.system, gpu=replace(cluster.gpu, name="mine")))

@@ -10,12 +10,12 @@ shape no band. scripts/record.py writes the packaged residuals (`residuals.csv`)
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import expm1, log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from podsim.answers.prediction import Band
 from podsim.axes import Floats, Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.packaged import packaged_csv
+from podsim.packaged import once_read
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
 
@@ -48,8 +48,7 @@ _ALONE = ("megatron-deepspeed",)
 """Software that shares its first word with others but not their pipeline engine."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Features:
+class Features(NamedTuple):
     """The features in which similar training runs agree."""
 
     architecture: str
@@ -90,8 +89,7 @@ class LeftOut(NamedTuple):
     """Whether its software was still fitted to other runs on its GPU family."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Residual:
+class Residual(NamedTuple):
     """One measured run and the error of its prediction."""
 
     id: str
@@ -181,29 +179,36 @@ def operand_bits(precision: str) -> str:
 @lru_cache(maxsize=1)
 def residuals() -> tuple[Residual, ...]:
     """The packaged residuals."""
-    names = [field.name for field in fields(Features)]
-    counts = ("gpus", "sequence", "tp", "pp", "cp", "ep", "global_batch", "micro_batch")
+    rows: list[tuple[Any, ...]] = once_read((f"accuracy/{FILE}", "accuracy/bands.py"), _read_rows)
     return tuple(
         Residual(
-            id=row["id"],
-            role=row["role"],
-            source=row["source"],
-            features=Features(**{name: row[name] for name in names}),
-            parameters=float(row["parameters"]),
-            software=row["software"],
-            log_ratio=float(row["log_ratio"]),
-            utilisation=float(row["utilisation"]),
-            without_model=_read_left_out(row, "model"),
-            without_source=_read_left_out(row, "source"),
-            **{name: int(row[name]) for name in counts},
+            features=Features(*features),
+            without_model=LeftOut(*model),
+            without_source=LeftOut(*source),
+            **row,
         )
-        for row in packaged_csv(f"accuracy/{FILE}")
+        for row, features, model, source in rows
     )
 
 
-def _read_left_out(row: Mapping[str, str], group: str) -> LeftOut:
+def _read_rows(text: str) -> list[tuple[Any, ...]]:
+    """(values, features, what is left over without its model, without its source) of each row of the file."""
+    counts = ("gpus", "sequence", "tp", "pp", "cp", "ep", "global_batch", "micro_batch")
+    floats = ("parameters", "log_ratio", "utilisation")
+    kinds: dict[str, type] = dict.fromkeys(counts, int) | dict.fromkeys(floats, float)
+    return [
+        (
+            {name: kinds.get(name, str)(row[name]) for name in Residual._fields if name in row},
+            tuple(row[name] for name in Features._fields),
+            *(_read_left_out(row, group) for group in ("model", "source")),
+        )
+        for row in csv.DictReader(text.splitlines())
+    ]
+
+
+def _read_left_out(row: Mapping[str, str], group: str) -> tuple[float, float, bool]:
     log_ratio, distance, is_known = (row[f"{group}_{name}"] for name in LeftOut._fields)
-    return LeftOut(float(log_ratio), float(distance), is_known == "1")
+    return float(log_ratio), float(distance), is_known == "1"
 
 
 class RunColumns(NamedTuple):

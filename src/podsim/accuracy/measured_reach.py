@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import expm1
 
 from podsim.accuracy.bands import (
+    Residual,
     RunColumns,
     band_of,
     residuals,
@@ -57,10 +58,7 @@ def faster_than_measured(model: Model, cluster: Cluster, plan: Plan, utilisation
     features = run_features(model, cluster, plan)
     shared = tuple(getattr(features, name) for name in _SHARED)
     least, most = model.active_parameters / _LIKE, model.active_parameters * _LIKE
-    rows = [
-        row for row in residuals()
-        if least <= row.parameters <= most and tuple(getattr(row.features, name) for name in _SHARED) == shared
-    ]  # fmt: skip
+    rows = [row for row in _alike().get(shared, ()) if least <= row.parameters <= most]
     if len(rows) < _ENOUGH:
         return None
     best = max(rows, key=lambda row: row.utilisation)
@@ -77,6 +75,15 @@ def faster_than_measured(model: Model, cluster: Cluster, plan: Plan, utilisation
 @lru_cache(maxsize=1)
 def _measured_columns() -> RunColumns:
     return run_columns(residuals())
+
+
+@cache
+def _alike() -> dict[tuple[str, ...], list[Residual]]:
+    """The runs that share the features in which comparable runs agree."""
+    alike: dict[tuple[str, ...], list[Residual]] = {}
+    for row in residuals():
+        alike.setdefault(tuple(getattr(row.features, name) for name in _SHARED), []).append(row)
+    return alike
 
 
 def nearest_run(model: Model, cluster: Cluster, plan: Plan) -> NearestRun | None:
@@ -98,6 +105,7 @@ def nearest_run(model: Model, cluster: Cluster, plan: Plan) -> NearestRun | None
     )  # fmt: skip
 
 
+@cache
 def calibrated_software(architecture: str) -> tuple[str, ...]:
     """The names of the software whose constants were fitted to runs on a GPU family."""
     family = architecture.lower()

@@ -7,7 +7,6 @@ such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +14,7 @@ from podsim.accuracy.table_columns import is_blank
 from podsim.answers.answer import call
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
+from podsim.records import dataclass, fields
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
@@ -18,7 +19,7 @@ from podsim.training.abilities import ABILITIES, lacking_titles
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan
-from podsim.training.predict import law_seconds, predict_with_gains
+from podsim.training.predict import every_law_seconds, law_seconds, predict_with_gains
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
@@ -32,8 +33,12 @@ def describe(
     detail: str = "",
     default_batch: bool = False,
     correction: Correction | None = None,
+    ranged: bool = True,
 ) -> Prediction:
-    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops."""
+    """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops.
+
+    `with_software_ranges` adds what is left out where it is not `ranged`.
+    """
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
     if cluster.gpu.streams_weights:
@@ -43,7 +48,6 @@ def describe(
         band = streamed.band and unmeasured_band(streamed.band)
         return replace(streamed, band=band, warnings=(*model.doubts, *streamed.warnings))
     prediction, gains = predict_with_gains(model, cluster, plan)
-    faster_than = None
     if correction is None:
         band, faster_than = stated_band(model, cluster, plan, prediction.step_time)
         prediction = replace(prediction, faster_than=faster_than, band=band)
@@ -56,10 +60,9 @@ def describe(
         imbalance = plan.imbalance or load_software(plan.software, cluster.gpu).expert_imbalance
         experts = max(block.experts for block in model.layers)
         prediction = replace(prediction, dropped=dropped_share(capacity, imbalance, experts))
-    return replace(
+    stated = replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),
-        software_range=_software_range(model, cluster, plan) if faster_than else {},
         gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=(
@@ -69,12 +72,24 @@ def describe(
         ),
         ops=_reports(model, cluster, plan) if detail == "ops" else (),
     )
+    return with_software_ranges(model, cluster, [(plan, stated)])[0] if ranged else stated
 
 
-def _software_range(model: Model, cluster: Cluster, plan: Plan) -> dict[str, float]:
-    """Seconds of a plan's step under each software that was calibrated on the GPU's family."""
-    names = calibrated_software(cluster.gpu.architecture)
-    return {name: law_seconds(model, cluster, plan.having({"software": name})) for name in names}
+def with_software_ranges(
+    model: Model, cluster: Cluster, stated: Sequence[tuple[Plan, Prediction]]
+) -> list[Prediction]:
+    """The predictions of plans; those that beat every measured run with the seconds under each calibrated software."""
+    faster = [plan for plan, prediction in stated if prediction.faster_than]
+    names = calibrated_software(cluster.gpu.architecture) if faster else ()
+    columns = [
+        every_law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster])
+        for name in names
+    ]
+    ranges = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return [
+        replace(prediction, software_range=next(ranges)) if prediction.faster_than else prediction
+        for _, prediction in stated
+    ]
 
 
 def _reports(model: Model, cluster: Cluster, plan: Plan) -> tuple[OpReport, ...]:

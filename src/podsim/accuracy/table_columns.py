@@ -12,11 +12,11 @@ number, 1 or more); positive (a number above 0); amount (a number, 0 or more). A
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass
 
 BLANK_WORDS = frozenset(("n/a", "na", "-", "--", "\u2013", "\u2014", "?", "unknown", "not stated", "null"))
 """The words, in lower case, that say as little as a blank cell."""

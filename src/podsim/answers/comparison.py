@@ -12,12 +12,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.errors import TableError, unknown_name
+from podsim.records import dataclass, field, fields, replace
 
 ROLES = ("calibrate", "test")
 """calibrate: constants may be fitted on the row; test: the row is only reported"""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from podsim.answers.fields import shown
+from podsim.records import dataclass
 from podsim.units import format_quantity
 
 HOUR = 3600.0

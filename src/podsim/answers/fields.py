@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import MISSING, dataclass
 from typing import Any
 
 from podsim.answers.answer import Hook
+from podsim.records import MISSING, dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

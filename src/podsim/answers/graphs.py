@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
 from podsim.answers.prediction import Band, SparseGain
+from podsim.records import dataclass, field
 
 
 def flops_text(number: float) -> str:

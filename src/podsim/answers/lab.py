@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
+from podsim.records import dataclass, field
 from podsim.units import format_quantity
 
 _IN_TURN = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.expense import Expense, Trade
+from podsim.records import dataclass, field
 
 PARTS = {
     "compute": "matrix arithmetic and attention",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
 from podsim.answers.losses import AdvisedSize, HeldOut, LossConstants, LossPoint, Tuning, count_text
 from podsim.answers.prediction import Prediction
+from podsim.records import dataclass, field, replace
 from podsim.units import format_quantity
 
 _SYMBOLS = {

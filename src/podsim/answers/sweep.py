@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
+from podsim.records import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
 from podsim.answers.lab import Emulated
+from podsim.records import dataclass, field
 from podsim.units import format_quantity
 
 WARM = 2

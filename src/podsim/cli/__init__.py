@@ -8,6 +8,7 @@ Exit status: 0 yes, 1 no (does not fit, falls short), 2 misuse, 70 a bug of pods
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
+gc.set_threshold(
+    100_000, 20, 20
+)  # what a command imports stays to its end, and need not be searched for garbage
 try:
     from podsim.answers.answer import load
     from podsim.cli.application import make_application
@@ -40,6 +44,7 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
+        gc.freeze()  # nor when Python ends
         if end.code != 130 and not (_heard and end.code not in (0, 1)):
             with suppress(ValueError):  # only the main thread may; from here on nothing needs to be stopped
                 signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -110,7 +110,7 @@ class Command(click.Command):
         options = _values(asked, given)
         if options.get("plan"):
             return
-        is_network = load("graphs.networks:is_captured")(options.get("model"))
+        is_network = load("workload.catalog:is_captured")(options.get("model"))
         is_cluster = "on" in asked and asked["on"].complete == "clusters"
         named = load("hardware.cluster_names:clusters_of")
         for cluster in (named(options["on"]) if is_cluster else []) or [""]:
@@ -171,7 +171,7 @@ class Command(click.Command):
         named = load("hardware.cluster_names:clusters_of")
         if manner.compared and len(clusters := named(options.get("on"))) > 1:
             return call(manner.compared, self.question, _explicit(options), clusters)
-        if manner.network and load("graphs.networks:is_captured")(options.get("model")):
+        if manner.network and load("workload.catalog:is_captured")(options.get("model")):
             return call(manner.network, options)
         if options.get("plan"):
             options = _explicit(options)

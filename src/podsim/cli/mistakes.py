@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from textwrap import wrap
@@ -17,6 +16,7 @@ from podsim.answers.answer import load
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError, close_names
 from podsim.options.question import Option
 from podsim.questions.registry import FLAGS_MEANT, commands
+from podsim.records import dataclass
 
 MOST_LINES = 5
 LAYOUT_FLAGS = ("--tp", "--pp", "--cp", "--ep", "--dp")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from podsim.embeddings.hit_rates import check_skew
 from podsim.errors import ModelError, PodsimError
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass, fields
 
 SKEW = 1.05
 """exponent of Zipf's law where none is given: assumed"""

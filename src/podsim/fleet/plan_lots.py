@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from podsim.answers.expense import Offer, Trade, TradePoint
 from podsim.axes import Shaped
 from podsim.fleet.power import BUSY_PARTS, cluster_power
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array

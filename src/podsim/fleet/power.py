@@ -10,7 +10,6 @@ count as idle. The rest of other servers is in proportion to the part of their m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from podsim.answers.expense import LoadPower
 from podsim.errors import ClusterError, PodsimError
@@ -18,6 +17,7 @@ from podsim.fleet.power_catalog import figures
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.mig.mig_host import host_of
+from podsim.records import dataclass
 from podsim.units import parse_quantity
 
 BUSY_PARTS = ("compute", "memory", "optimizer")

@@ -1,146 +1,42 @@
-"""The packaged figures of power and prices, each with source and date. Files that break the schema are rejected."""
+"""The packaged figures of power and prices, each with source and date, as podsim.fleet.power_schema describes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from podsim.answers.answer import call
+from podsim.packaged import once_read, packaged_toml
 
-from podsim.errors import CatalogError
-from podsim.packaged import packaged_toml
-
-Share = Annotated[float, Field(gt=0, le=2)]
-Positive = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+if TYPE_CHECKING:
+    from podsim.fleet.power_schema import Figures, ListPrices, PriceEntry
 
 
-class _Sourced(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    source: str = Field(min_length=3)
-    date: str = Field(min_length=4)
-
-
-class _Table(_Sourced):
-    confirmed: str = Field(pattern="^(yes|no)$")
-
-
-class _Gpu(_Table):
-    idle: Share
-    training: Share
-    peak: Share
-
-
-class _Server(_Table):
-    idle: Share
-    busy: Share
-    peak: Share
-
-
-class _Switch(_Table):
-    watts: Positive
-
-
-class _Cap(_Table):
-    exponent: Share
-
-
-class _Value(_Table):
-    value: Annotated[float, Field(ge=0, le=10)]
-
-
-class _Hpl(_Table):
-    memory: Share
-    multiply: Share
-
-
-class Figures(BaseModel):
-    """The power of parts, as shares of the limits in their data sheets."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    gpu: _Gpu
-    server: _Server
-    switch: _Switch
-    cap: _Cap
-    pue: _Value
-    carbon: _Value
-    """The carbon intensity of electricity, in kg per kWh."""
-    electricity: _Value
-    """The price of electricity, in USD per kWh."""
-    hpl: _Hpl
-
-
-class PriceEntry(_Sourced):
-    """A price: `low` (and `high`) per GPU-hour, or a `purchase`. The kind of an owner's cost begins with "own"."""
-
-    provider: str = Field(min_length=2)
-    offer: str = Field(min_length=2)
-    gpus: tuple[str, ...] = Field(min_length=1)
-    kind: str = Field(min_length=3)
-    low: Positive | None = None
-    high: Positive | None = None
-    purchase: Positive | None = None
-    per: Annotated[int, Field(ge=1)] = 1
-    """The number of GPUs of the purchase."""
-    years: Positive = 4.0
-    power: Positive | None = None
-    """W. The power of a GPU with its part of server, network and building."""
-
-    @property
-    def is_rent(self) -> bool:
-        """Whether it is what a tenant pays."""
-        return not self.kind.startswith("own")
-
-    @model_validator(mode="after")
-    def _check_price(self) -> PriceEntry:
-        if (self.low is None) == (self.purchase is None):
-            raise ValueError("give low (and high), or purchase")
-        if self.high is not None and (self.low is None or self.high < self.low):
-            raise ValueError("high must be at least low")
-        return self
+def _checked(file: str, reader: str) -> Any:
+    """A table of this folder after its check."""
+    place = f"fleet/{file}"
+    return once_read(
+        (place, "fleet/power_schema.py"),
+        lambda _: call(f"fleet.power_schema:{reader}", packaged_toml(place), file),
+    )
 
 
 @cache
 def figures() -> Figures:
     """The packaged figures of power."""
-    return Figures.model_validate(packaged_toml("fleet/power.toml"))
-
-
-def parse_prices(raw: Mapping[str, Any], file: str) -> dict[str, PriceEntry]:
-    """The prices of a file by name. Raises CatalogError with all problems of the file."""
-    entries: dict[str, PriceEntry] = {}
-    problems: list[str] = []
-    for name, entry in raw.items():
-        try:
-            entries[name] = PriceEntry.model_validate(entry)
-        except ValidationError as error:
-            problems += [
-                f"[{name}] {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')} "
-                f"(given: {str(e['input'])[:60]!r})"
-                for e in error.errors(include_url=False)
-            ]
-    if problems:
-        raise CatalogError(f"{file}: {'; '.join(problems)}")
-    return entries
+    known: Figures = _checked("power.toml", "parse_figures")
+    return known
 
 
 @cache
 def prices() -> dict[str, PriceEntry]:
     """The packaged prices by name."""
-    return parse_prices(packaged_toml("fleet/prices.toml"), "prices.toml")
-
-
-class ListPrices(_Sourced):
-    """Prices of one accelerator of each kind, as makers or clouds list them. Only their ratios count."""
-
-    usd: dict[str, Positive]
+    known: dict[str, PriceEntry] = _checked("prices.toml", "parse_prices")
+    return known
 
 
 @cache
 def list_prices() -> tuple[ListPrices, ...]:
     """The packaged tables of list prices."""
-    return tuple(
-        ListPrices.model_validate(table) for table in packaged_toml("fleet/list_prices.toml").values()
-    )
+    known: dict[str, ListPrices] = _checked("list_prices.toml", "parse_list_prices")
+    return tuple(known.values())

@@ -16,13 +16,17 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite, log
+from typing import TYPE_CHECKING
 
 from podsim.answers.expense import HOUR, Offer
 from podsim.errors import PlanError, PodsimError, UnitError, unknown_name
 from podsim.fleet.power import load_power
-from podsim.fleet.power_catalog import PriceEntry, list_prices, prices
+from podsim.fleet.power_catalog import list_prices, prices
 from podsim.fleet.site import Site, read_site
 from podsim.hardware.cluster import Cluster
+
+if TYPE_CHECKING:
+    from podsim.fleet.power_schema import PriceEntry
 
 ESTIMATED = "estimated"
 """The name of a price that is none of the catalog's."""
@@ -45,6 +49,11 @@ def list_offers(cluster: Cluster, site: Site | None = None) -> tuple[Offer, ...]
     return (
         tuple(_of_instance(offer, cluster.gpu.fraction) for offer in offers) if is_instance else tuple(offers)
     )
+
+
+def is_rent(entry: PriceEntry) -> bool:
+    """Whether a price is what a tenant pays."""
+    return not entry.kind.startswith("own")
 
 
 def _names(gpu: str) -> list[str]:
@@ -85,7 +94,7 @@ def _rents(gpu: str) -> dict[str, PriceEntry]:
     """The rents of a GPU in the last year of the catalog."""
     first = max(_month(entry.date) for entry in prices().values()) - _RECENT
     known = {name: prices()[name] for name in _names(gpu)}
-    return {name: entry for name, entry in known.items() if entry.is_rent and _month(entry.date) >= first}
+    return {name: entry for name, entry in known.items() if is_rent(entry) and _month(entry.date) >= first}
 
 
 def _usual_offer(gpu: str) -> Offer | None:

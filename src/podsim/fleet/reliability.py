@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from podsim.axes import Floats
 from podsim.errors import PodsimError
+from podsim.records import dataclass
 
 DAY = 86400.0
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass
 from podsim.units import parse_quantity
 
 DAY = 86400.0

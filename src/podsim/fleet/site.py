@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 
 from podsim.errors import PlanError
 from podsim.fleet.power_catalog import figures
+from podsim.records import dataclass
 
 KWH = 3.6e6
 

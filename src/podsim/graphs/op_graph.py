@@ -8,7 +8,6 @@ them. Bytes are those of the captured number format, `element` B each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import ModelError
+from podsim.records import dataclass
 
 Flags: TypeAlias = NDArray[np.bool_]
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
@@ -50,6 +49,7 @@ from podsim.hardware.overrides import (
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.hardware.physical_sense import check_possible, doubtful_values
 from podsim.memo import hashed_once
+from podsim.records import dataclass, field, replace
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
@@ -324,9 +324,8 @@ def _catalog_cluster(text: str) -> Cluster:
         name, part = call("hardware.torus_slices:named_slices", spec.name, system, spec.torus, slices)
         return _make_cluster(name, part, slices, system.source)
     nodes = ceil((spec.gpus or 1) / system.gpus) if spec.nodes is None else spec.nodes
-    cluster = _make_cluster(
-        f"{system.name}:{nodes}" if nodes > 1 else system.name, system, nodes, system.source
-    )
+    name = f"{system.name}:{nodes}" if nodes > 1 else system.name
+    cluster = _make_cluster(name, system, nodes, system.source)
     return cluster if spec.gpus is None else cluster.subset(spec.gpus)
 
 
@@ -351,7 +350,8 @@ def _named_cluster(name: str, number: int | None, in_units: bool) -> Cluster:
                 f"{key} has 1 to {most} nodes, as {key}:{most}; asked for {number}{'su' * in_units}"
             )
         label = key if nodes == most else f"{key}:{nodes}"
-    published = {figure: float(value) for figure, value in entry.published if value and nodes == entry.nodes}
+    stated = vars(entry.published) if nodes == entry.nodes else {}
+    published = {figure: float(value) for figure, value in stated.items() if value}
     cluster = _make_cluster(label, system, nodes, "; ".join(entry.source))
     usual = tuple((dict(cluster.collectives) | entry.collectives).items())
     machine = None if entry.units or nodes == entry.nodes else _named_cluster(key, None, False)

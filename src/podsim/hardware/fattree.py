@@ -13,10 +13,10 @@ managers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
 from podsim.errors import ClusterError
+from podsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

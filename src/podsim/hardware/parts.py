@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.memo import hashed_once
+from podsim.records import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,6 @@ most 34 %, without a mask; 20 % (A100) and 25 % (H100) too fast with one, added 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -37,6 +36,7 @@ from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import FlashConstants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_seconds, operand_bytes, peak_of, positive
+from podsim.records import dataclass
 
 Algorithm = Literal["unfused", "triton", "flash1", "flash2", "flash3"]
 Direction = Literal["forward", "backward"]

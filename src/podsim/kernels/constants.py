@@ -20,16 +20,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Container, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm_correction import Correction, read_correction
+from podsim.packaged import packaged_toml
+from podsim.records import MISSING, dataclass, field, fields, replace
 
 UNITS = {
     "share_256x128": "1", "share_128x128": "1", "share_128x64": "1", "share_64x64": "1", "share_32x64": "1",
@@ -42,6 +41,7 @@ UNITS = {
 }  # fmt: skip
 """unit of each constant in a file ("1" is a pure number)"""
 
+_FOLDER = "hardware/catalog/kernels"
 _FAMILY = {
     "volta": "v100-sxm2-16gb",
     "turing": "v100-sxm2-16gb",
@@ -289,15 +289,16 @@ def load_constants(name: str) -> KernelConstants:
 
     Raises CatalogError for an unknown name or key, a wrong unit, and a table without evidence.
     """
-    folder: Path | Traversable = Path(name).parent
-    if name.endswith(".toml"):
-        name = Path(name).stem
-    else:
-        folder = _catalog()
-        if not folder.joinpath(f"{name}.toml").is_file():
-            raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
+    is_known, path = not name.endswith(".toml"), Path(name)
+    if not is_known:
+        name = path.stem
+    elif name not in known_kernels():
+        raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
+    folder: Path = _catalog() if is_known else path.parent
     try:
-        table = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+        table = (
+            packaged_toml(f"{_FOLDER}/{name}.toml") if is_known else tomllib.loads(path.read_text("utf-8"))
+        )
         table = table.get("kernels", table)  # in the file of a measured machine they are one table of many
         base = load_constants(table["base"]) if table.get("base") else None
         return _assemble(name, table, folder, base)
@@ -305,12 +306,12 @@ def load_constants(name: str) -> KernelConstants:
         raise CatalogError(f"kernel constants {name!r} cannot be read: {error!r}") from error
 
 
-def _catalog() -> Traversable:
-    return files("podsim.hardware").joinpath("catalog").joinpath("kernels")
+def _catalog() -> Path:
+    return Path(__file__).parents[1] / _FOLDER
 
 
 def _assemble(
-    name: str, table: Mapping[str, Any], folder: Path | Traversable, base: KernelConstants | None
+    name: str, table: Mapping[str, Any], folder: Path, base: KernelConstants | None
 ) -> KernelConstants:
     """The tables of one file over those of its base; the base's correction holds until a precision is fitted again."""
     gemm = dict(base.gemm) if base else {}

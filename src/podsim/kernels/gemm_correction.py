@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from podsim.axes import Floats, Shaped
+from podsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ Limits: switches add at line rate and hold any number of trees; a job has one tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -28,6 +27,7 @@ from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.network.collectives import Table, make_table
 from podsim.network.collectives.bricks import Columns, brick, stack
 from podsim.network.play_links import Links
+from podsim.records import dataclass, replace
 
 _MOST_SENT = 20_000_000
 """The most transfers of a table; pieces become fewer until it has no more."""

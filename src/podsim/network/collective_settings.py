@@ -13,13 +13,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.overrides import COLLECTIVE_KEYS, setting
+from podsim.records import dataclass, fields, replace
 from podsim.units import format_quantity
 
 ALGORITHMS = COLLECTIVE_KEYS["algo"]

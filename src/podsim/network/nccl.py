@@ -12,7 +12,6 @@ gathered buffer of an all-gather, reduce-scatter or all-to-all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -29,6 +28,7 @@ from podsim.network.nccl_constants import STAND_IN, load_network
 from podsim.network.nccl_group import Candidate, Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import table
 from podsim.network.nccl_tuner import counted_socket_rate, generation
+from podsim.records import dataclass
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")

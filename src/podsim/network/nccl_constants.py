@@ -9,12 +9,12 @@ with the link's latency; efficiencies are shares of the link's bandwidth, so tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass, fields
 
 PCIE = "pcie"
 """the fabric of GPUs that reach one another over PCI Express"""

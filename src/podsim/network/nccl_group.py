@@ -8,7 +8,6 @@ node_rate    B/s that a group sends out of a node
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from podsim.hardware.parts import TorusLinks
 from podsim.network.nccl_constants import PCIE, Fabric
+from podsim.records import dataclass
 
 if TYPE_CHECKING:
     from podsim.hardware.measured_host import Exchange

@@ -7,13 +7,13 @@ A fabric is whatever has `capacity` (B/s of each link, one direction), `latency`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from podsim.axes import Floats, Ints
+from podsim.records import dataclass
 
 Routes: TypeAlias = tuple[Ints, Ints]
 """(indptr, links): the route of pair i is links[indptr[i] : indptr[i + 1]]"""

@@ -6,12 +6,12 @@ Sources: NCCL's documentation of NCCL_ALGO and NCCL_PROTO; src/graph/tuning.cc a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl_tuner import generation
+from podsim.records import dataclass
 
 _REDUCING = ("hopper", "blackwell")
 """Architectures whose NVSwitches reduce."""

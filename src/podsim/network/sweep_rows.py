@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from podsim.network.sizes import DIVIDED, ELEMENT, NCCL_NAMES
 from podsim.network.switch_trees import switch_trees
 from podsim.network.table_cost import link_cost
 from podsim.network.torus_cost import RINGS
+from podsim.records import dataclass, replace
 
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""

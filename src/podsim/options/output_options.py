@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from podsim.options.question import like, option
+from podsim.records import dataclass
 
 PICTURES = (".svg", ".png")
 

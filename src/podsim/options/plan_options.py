@@ -7,11 +7,11 @@ an option of commands, and what a search may try: it is declared here, read by a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from podsim.options.question import like, option, overrides_option, pairs
+from podsim.records import MISSING, dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray  # a command's help shall not load numpy

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
@@ -19,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 from podsim.answers.answer import Hook
 from podsim.errors import PodsimError
+from podsim.records import MISSING, dataclass, field, replace
 from podsim.units import LEAST, MOST, has_magnitude, parse_quantity
 
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]

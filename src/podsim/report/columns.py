@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeAlias
 
+from podsim.records import KW_ONLY, dataclass, replace
 from podsim.units import duration, format_quantity
 
 Format: TypeAlias = str | Callable[[Any], str]

@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from textwrap import wrap
 
-from podsim.answers.graphs import GraphCost
-from podsim.answers.minutes import TargetPlan
+from podsim.answers.answer import Answer, call
 from podsim.answers.prediction import PlanResult, Prediction, Ranked, StageMemory
 from podsim.report.columns import Column, Table, energy_text, mass_text
-from podsim.report.graph_tables import graph_report
-from podsim.report.minutes_tables import target_report
 from podsim.report.predictions import cluster_name, runs_words, shared_choices
 from podsim.report.screen import Block, Line, Paragraph, Rows, bold, dim
 from podsim.units import duration, format_quantity
@@ -33,10 +30,10 @@ def prediction_glance(prediction: Prediction) -> Iterator[Block]:
     yield from _answer(prediction)
 
 
-def plans_glance(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]:
+def plans_glance(result: Answer) -> Iterator[Block]:
     """The best plan at a glance, and the others in a table; or the runs of a benchmark."""
-    if isinstance(result, (TargetPlan, GraphCost)):
-        yield from target_report(result) if isinstance(result, TargetPlan) else graph_report(result)
+    if not isinstance(result, PlanResult):
+        yield from call(result.view.report, result)
         return
     best = result.ranked[0].prediction
     title = _title(result.model, result.gpus, result.cluster, result.notes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
-from podsim.answers.graphs import GraphCost
-from podsim.answers.minutes import TargetPlan
+from podsim.answers.answer import Answer, call
 from podsim.answers.prediction import (
     PARTS,
     OpReport,
@@ -17,13 +17,13 @@ from podsim.answers.prediction import (
     StageMemory,
     TrainingTime,
 )
-from podsim.answers.scaling_answers import ScaleBest
 from podsim.report.columns import BAR, Column, Table, days
 from podsim.report.expenses import expense_report, trade_report
-from podsim.report.graph_tables import graph_report
-from podsim.report.minutes_tables import target_report
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, raw, warnings
 from podsim.units import duration, format_quantity
+
+if TYPE_CHECKING:
+    from podsim.answers.scaling_answers import ScaleBest
 
 _DAY = 86400.0
 PARTS_TABLE = Table(
@@ -264,10 +264,10 @@ def _ops(ops: tuple[OpReport, ...]) -> Iterator[Block]:
         )
 
 
-def plans_report(result: PlanResult | TargetPlan | GraphCost) -> Iterator[Block]:
+def plans_report(result: Answer) -> Iterator[Block]:
     """A ranking: the plans in order with their reasons, then the first in full; or the runs of a benchmark."""
-    if isinstance(result, (TargetPlan, GraphCost)):
-        yield from target_report(result) if isinstance(result, TargetPlan) else graph_report(result)
+    if not isinstance(result, PlanResult):
+        yield from call(result.view.report, result)
         return
     partly = "" if result.complete else " (interrupted: the best so far)"
     yield from (bold(_title(result)), *map(dim, result.notes))

@@ -10,11 +10,11 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any, TypeAlias
 
 from podsim.quoting import visible
+from podsim.records import dataclass
 from podsim.report.columns import BAR, BAR_WIDTH, FACTS, Column, Table
 
 GAP = "  "

@@ -11,7 +11,7 @@ from typing import Any
 from podsim.accuracy.measured_reach import calibrated_software
 from podsim.accuracy.optimism import optimism_of
 from podsim.accuracy.own_step import own_correction, read_measured
-from podsim.accuracy.stated_prediction import changed, describe
+from podsim.accuracy.stated_prediction import changed, describe, with_software_ranges
 from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranked
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power_cost import with_expense
@@ -22,6 +22,7 @@ from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
+from podsim.training.predict import predict_ahead
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import limit_words, read_limits
 from podsim.training.search_order import (
@@ -203,10 +204,12 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
         and fastest != positions[0]
     ):
         positions = [*positions[: max(options.top - 1, 1)], fastest][: options.top]
-    for position in positions:
+    plans = [result.plan(position) for position in positions]
+    predict_ahead((model, cluster, plan) for plan in plans)
+    for position, plan in zip(positions, plans, strict=True):
         prediction = describe(
-            model, cluster, result.plan(position), detail="" if predictions else options.detail,
-            default_batch=case.default_batch, correction=case.correction,
+            model, cluster, plan, detail="" if predictions else options.detail,
+            default_batch=case.default_batch, correction=case.correction, ranged=False,
         )  # fmt: skip
         assert isclose(prediction.law_time, result.seconds(position), rel_tol=1e-6), (
             prediction.plan,
@@ -217,6 +220,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
             result.memory(position),
         )
         predictions.append(prediction)
+    predictions = with_software_ranges(model, cluster, list(zip(plans, predictions, strict=True)))
     ranked = tuple(
         Ranked(
             rank=index + 1,
@@ -228,4 +232,4 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     )
     if not options.simulate:
         return ranked
-    return refine_ranking(model, cluster, ranked, [result.plan(position) for position in positions])
+    return refine_ranking(model, cluster, ranked, plans)

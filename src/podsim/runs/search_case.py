@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from podsim.accuracy.measured_runs import MEMORY_ERROR
@@ -12,6 +11,7 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import wrong_choices
+from podsim.records import dataclass, replace
 from podsim.storage.long_runs import read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, software_of

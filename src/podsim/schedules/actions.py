@@ -20,7 +20,6 @@ How layers are divided over the chunks of a pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import TypeAlias
@@ -28,6 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.axes import Bools, Ints
+from podsim.records import dataclass
 
 
 class Work(IntEnum):

@@ -12,12 +12,12 @@ and weight gradient, B = I + W, F&B a forward and a backward side by side.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from podsim.errors import ScheduleError, unknown_name
+from podsim.records import dataclass, replace
 from podsim.schedules.actions import ScheduleTable, Work, updates_before
 from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
 from podsim.schedules.dualpipe import dualpipe, dualpipe_v

@@ -6,13 +6,12 @@ weights) and Adam's two moments. A checkpoint has no gradients and no activation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from podsim.axes import Floats
 from podsim.errors import PodsimError
 from podsim.hardware.parts import PRECISIONS
+from podsim.records import dataclass
 from podsim.training.memory import weight_table
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan

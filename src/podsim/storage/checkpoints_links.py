@@ -9,7 +9,6 @@ Adapters are full duplex, so only the sending side counts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
 from podsim.network.flow import max_min_rates
+from podsim.records import dataclass, field
 from podsim.storage.checkpoints_stores import Store
 
 BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from podsim.errors import CatalogError, UnitError, unknown_name
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass, replace
 from podsim.units import parse_quantity
 
 _BANDWIDTHS = ("read", "write", "client_read", "client_write")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import host_cluster
+from podsim.records import dataclass
 from podsim.storage.checkpoints import WRITERS, State, state_of
 from podsim.storage.checkpoints_links import Transfer, transfer, wires_of
 from podsim.storage.checkpoints_stores import Store, load_store
@@ -18,6 +17,11 @@ from podsim.workload.model import Model
 
 PLACES = ("store", "neighbour", "local")
 MODES = ("sync", "async")
+STATE_FIELDS = (
+    "tp", "pp", "dp", "cp", "ep", "expert_tp", "zero", "shard", "virtual_stages", "schedule", "precision",
+    "optimizer_precision",
+)  # fmt: skip
+"""The plan fields that a checkpoint depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podsim.answers.prediction import Prediction, TrainingTime
@@ -14,6 +13,7 @@ from podsim.fleet.reliability_rates import has_study, node_rate, recovery
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
 from podsim.options.plan_options import PredictOptions, SearchOptions
+from podsim.records import dataclass, replace
 from podsim.training.plan import Plan
 from podsim.units import duration, format_quantity, parse_count, parse_quantity
 from podsim.workload.model import Model
@@ -142,7 +142,7 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
     long-run share of Erlang's formula. A machine whose failures nobody published has none. Raises NoFitError if the
     run would hardly ever get through.
     """
-    from podsim.storage.checkpoints_time import Saving, checkpoint_times
+    from podsim.storage.checkpoints_time import STATE_FIELDS, Saving, checkpoint_times
 
     saving, asked = Saving(), Asked()
     step = job.prediction.step_time
@@ -153,8 +153,8 @@ def training_time(job: Job, tokens: float) -> TrainingTime:
             interval=math.inf, stall=0.0, restart=0.0, mtbf=math.inf,
             basis=f"no failures: no study of {job.cluster.gpu.architecture} machines is packaged",
         )  # fmt: skip
-    key = (job.model, job.cluster, job.plan)
-    times = _TIMES.of(key, lambda: checkpoint_times(*key, saving))
+    key = (job.model, job.cluster, *(getattr(job.plan, name) for name in STATE_FIELDS))
+    times = _TIMES.of(key, lambda: checkpoint_times(job.model, job.cluster, job.plan, saving))
     run = long_run(job, asked, times, work=steps * step, step=step)
     _, _, source = mtbf_of(job.cluster, asked)
     blocked = blocked_share(run.spares or 0, run.drain * run.repair / run.mtbf)

@@ -17,7 +17,7 @@ Ask: TypeAlias = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], list[Answer
 """a function, importable by its name, from (question, settings) of a chunk to plain answers"""
 _CHUNKS = 8
 """chunks for each worker, at least, so that all end together"""
-_CHUNK = {"predict": (25, 50)}
+_CHUNK = {"predict": (25, 500)}
 """the least and the most questions of a chunk, where an answer takes less time than the start of a process"""
 _AHEAD = 3
 """chunks in flight for each worker"""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,9 +13,11 @@ from podsim.bugs import bug_line
 from podsim.errors import NoFitError, PodsimError
 from podsim.fleet.power_cost import with_expense
 from podsim.hardware.cluster import load_cluster
-from podsim.options.plan_options import TargetOptions
+from podsim.options.plan_options import PredictOptions, TargetOptions
 from podsim.runs.plan_target import plan_target
 from podsim.training.job_inputs import split_overrides
+from podsim.training.plan import read_plan
+from podsim.training.predict import predict_ahead
 
 Ask: TypeAlias = Callable[..., Any]
 
@@ -34,6 +37,19 @@ def study_row(question: str, settings: Mapping[str, Any], ask: Ask) -> StudyRow:
         return replace(row, reason=str(error))
     except Exception as error:
         return replace(row, reason=bug_line(error))
+
+
+def look_ahead(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Compute the plans that designs ask `predict` of, all together; what is wrong with one is said by its row."""
+    asked = []
+    for question, settings in questions:
+        if question == "predict" and "plan" not in settings:
+            with suppress(Exception):
+                setting = read_plan(PredictOptions(**options_of_settings(settings)))
+                if not setting.cluster.gpu.streams_weights:
+                    asked.append((setting.model, setting.cluster, setting.plan))
+    with suppress(Exception):
+        predict_ahead(asked)
 
 
 def options_of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Bools
+from podsim.records import dataclass
 from podsim.training.plan_values import PlanValues, Recompute
 from podsim.training.software import Software
 

@@ -7,7 +7,6 @@ come in chunks that fit the caches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
+from podsim.records import dataclass, fields, is_dataclass, replace
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, passes_of
 from podsim.training.layout import Layout, PairedLayers, Paths, Sends, Stages, StepEnd
@@ -60,12 +60,12 @@ class Codes:
             value = column.astype(np.int64, copy=False)
             low, high = int(value.min()), int(value.max())
             if low == high:
-                known = (column, np.zeros(1, dtype=np.int32), 1)
+                known = (column, np.zeros(1, dtype=np.int16), 1)
             else:
                 seen = np.zeros(high - low + 1, dtype=bool)
                 seen[value - low] = True
-                rank = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-                known = (column, rank[value - low], int(rank[-1]) + 1)
+                count = np.cumsum(seen, dtype=np.int16 if seen.size < 1 << 15 else np.int32)
+                known = (column, (count - 1)[value - low], int(count[-1]))
             self._known[id(column)] = known  # holds the column, too, so that its identity stays its own
         return known[1], known[2]
 
@@ -89,7 +89,7 @@ def distinct_keys(plan: Plan, names: Sequence[str], codes: Codes | None = None) 
     position = np.full(span, -1, dtype=np.int64)
     position[code[::-1]] = np.arange(count - 1, -1, -1)
     present = np.flatnonzero(position >= 0)
-    number = np.zeros(span, dtype=np.int64)
+    number = np.zeros(span, dtype=np.int32)
     number[present] = np.arange(present.size)
     return position[present], number[code]
 
@@ -208,11 +208,12 @@ class _Maker:
     codes: Codes
 
     def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        """A table of plans that differ in some fields; that of a single plan is kept by the table's name."""
+        """A table of plans that differ in some fields; that of a single plan is kept by what decides it."""
         plan = self.plan
         if plan.size > 1:
             return keyed_table(plan, names, function, self.codes)
-        key = (table, self.model, self.cluster, self.software, plan.single_key(names))
+        machine = () if table in ("stages", "weights", "paths") else (self.cluster, self.software)
+        key = (table, self.model, *machine, plan.single_key(names))
         return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
 
     def layers(self, *, summed: bool = False) -> Keyed[Array]:
@@ -276,29 +277,28 @@ def prepare(
 
 
 def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
-    """The tables of one plan, with the same plan on other clusters after it: all that hardware decides is theirs.
+    """The tables of plans, with the same plans on clusters of other speeds after them, whose software is the same."""
+    plan, copies, codes = tables.plan, 1 + len(clusters), Codes()
+    makers = [_Maker(tables.model, cluster, tables.software, plan, codes) for cluster in clusters]
 
-    They differ from its own in speeds alone, so software, memory and schedule are the same.
-    """
-    plan, rows = tables.plan, 1 + len(clusters)
-    makers = [_Maker(tables.model, cluster, tables.software, plan, Codes()) for cluster in clusters]
-
-    def joined(own: Keyed[T], others: Sequence[Keyed[T]]) -> Keyed[T]:
-        return Keyed(side_by_side([own.table, *(other.table for other in others)]), np.arange(rows))
+    def joined(*parts: Keyed[T]) -> Keyed[T]:
+        starts = np.cumsum([0, *(part.index.max() + 1 for part in parts[:-1])])
+        index = np.concatenate([part.index + start for part, start in zip(parts, starts, strict=True)])
+        return Keyed(side_by_side([part.table for part in parts]), index)
 
     def repeated(own: Keyed[T]) -> Keyed[T]:
-        return Keyed(own.table, np.zeros(rows, dtype=np.int64))
+        return Keyed(own.table, np.tile(own.index, copies))
 
     assert tables.ends is not None
     paired = tables.paired
     if paired is not None:
-        paired = joined(paired, [layers for make in makers if (layers := make.paired())])
+        paired = joined(paired, *(layers for make in makers if (layers := make.paired())))
     return replace(
         tables,
-        plan=plan.take(np.zeros(rows, dtype=np.int64)),
-        layers=joined(tables.layers, [make.layers() for make in makers]),
-        ends=joined(tables.ends, [make.ends() for make in makers]),
-        sends=joined(tables.sends, [make.sends() for make in makers]),
+        plan=plan.take(np.tile(np.arange(plan.size), copies)),
+        layers=joined(tables.layers, *(make.layers() for make in makers)),
+        ends=joined(tables.ends, *(make.ends() for make in makers)),
+        sends=joined(tables.sends, *(make.sends() for make in makers)),
         paired=paired,
         stages=repeated(tables.stages),
         weights=repeated(tables.weights),

@@ -6,12 +6,12 @@ whose least time is above the time of another plan of its degrees, and of one wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.records import dataclass
 from podsim.training.layout import Layout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
@@ -75,11 +75,12 @@ class Contenders:
 
     def first(self) -> Shaped[Array, "position"]:
         """Plans to time first: of each run those with the lowest bound, with headroom too, and with the least memory."""
-        fits = np.isfinite(self.least_seconds)
-        bounds = [self.least_seconds, np.where(fits, self.memory_bytes, np.inf)]
+        least = self._least_of_runs(self.least_seconds)
+        lightest = self._least_of_runs(np.where(np.isfinite(self.least_seconds), self.memory_bytes, np.inf))
+        positions = [least, lightest]
         if not self._is_roomy.all():
-            bounds.append(np.where(self._is_roomy, self.least_seconds, np.inf))
-        return np.unique(np.concatenate([self._least_of_runs(values) for values in bounds]))
+            positions.append(self._least_of_runs(np.where(self._is_roomy, self.least_seconds, np.inf)))
+        return np.unique(np.concatenate(positions))
 
     def _least_of_runs(self, values: Shaped[Array, "plan"]) -> Shaped[Array, "position"]:
         least = np.minimum.reduceat(values, self._starts)

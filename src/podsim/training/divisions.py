@@ -6,7 +6,6 @@ A search has several times as many plans as layouts: plans of one layout differ 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass
 from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, prepare
 from podsim.training.groups import GROUP_KEY, end_table
 from podsim.training.layout import Layout, StepEnd
@@ -43,8 +43,7 @@ class Division:
 
 def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
     """The plans and their layouts, stably sorted by zero and shard."""
-    plans = plans.arrays()
-    _, division = distinct_keys(plans, _DIVIDED)
+    _, division = distinct_keys(plans.arrays(), _DIVIDED)
     order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
     return plans.take(order), layouts[order]
 
@@ -56,7 +55,7 @@ def divide_plans(
 
     Plans of one number in `layouts` differ in zero and shard alone.
     """
-    plan_of = np.full(int(layouts.max()) + 1, -1)
+    plan_of = np.full(int(layouts.max()) + 1, -1, dtype=layouts.dtype)
     plan_of[layouts] = np.arange(layouts.size)
     legal = plan_of >= 0
     number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
@@ -71,7 +70,9 @@ def divide_plans(
         seen = np.bincount(group[own], minlength=first.size) > 0
         fields_of = {"zero": int(zero[start]), "shard": int(shard[start])}
         sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
-        ends = Keyed(end_table(model, cluster, sub, software), (np.cumsum(seen) - 1)[group[own]])
+        ends = Keyed(
+            end_table(model, cluster, sub, software), (np.cumsum(seen, dtype=np.int32) - 1)[group[own]]
+        )
         divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
     return tables, divisions
 

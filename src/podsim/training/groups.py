@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
+from podsim.records import dataclass
 from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline_stages import stages_table

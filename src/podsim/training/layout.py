@@ -5,9 +5,8 @@ Arrays alone: `podsim.training.batch` fills them, `podsim.training.step` and `po
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from podsim.axes import Shaped
+from podsim.records import dataclass
 from podsim.training.memory_torch import TorchLayout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array

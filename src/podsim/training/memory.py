@@ -7,7 +7,6 @@ flight of each schedule).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.parts import PRECISIONS
+from podsim.records import dataclass, replace
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
 from podsim.training.layout import Counts, Held, Stages
 from podsim.training.memory_torch import (

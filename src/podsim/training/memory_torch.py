@@ -7,12 +7,12 @@ fake runs of the real thing (`tests/training/test_memory_torch.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.records import dataclass, replace
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
 from podsim.training.shapes import element_bytes, split_ranks, tokens

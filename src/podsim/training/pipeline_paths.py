@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.native import c_function
+from podsim.records import dataclass, fields
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.schedules.joined import Joined, is_sending, simulate_nodes
 from podsim.training.plan_values import BESIDE, Array

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
@@ -16,6 +15,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.options.plan_options import LayoutFields, PlanOptions, SearchOptions, TrainedFields
 from podsim.options.question import options_of
+from podsim.records import dataclass
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan_values import PlanValues
 from podsim.training.rules import problems

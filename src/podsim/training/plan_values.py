@@ -8,7 +8,6 @@ a grid of their own, expert_tp innermost, then ep, then replicas (arXiv 2504.149
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from podsim.errors import PlanError
 from podsim.options.plan_options import RECOMPUTATIONS, SCHEDULES, LayoutFields, TrainedFields
 from podsim.options.question import like, options_of
+from podsim.records import dataclass, fields, replace
 from podsim.workload.model import Model
 
 BESIDE = (2, 4, 8, 16)

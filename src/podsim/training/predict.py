@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
+from typing import TypeAlias
+
+import numpy as np
 
 from podsim.answers.prediction import Prediction, StageMemory
+from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
+from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Recompute
+from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
@@ -46,8 +52,14 @@ _REMEDIES = {
 }
 
 
+Predicted: TypeAlias = tuple[Prediction, dict[str, float]]
+"""the prediction of a plan, and by resource the share of throughput gained if that were faster"""
+_FASTER = 1.1
+_SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
 _SECONDS: Memo[float] = Memo(4096)
 """The times of plans that are compared with others."""
+_AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Predicted] = {}
+"""what plans will be asked for, each once"""
 
 
 def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
@@ -56,50 +68,83 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
     """
     tables = prepare(model, cluster, plan)
-    return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)))
+    return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)), 0)
 
 
-def predict_with_gains(
-    model: Model, cluster: Cluster, plan: Plan, *, factor: float = 1.1
-) -> tuple[Prediction, dict[str, float]]:
-    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were `factor` times as fast.
+def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
+    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were 1.1 times as fast."""
+    ready = _AHEAD.pop((model, cluster, _values(plan)), None)
+    return ready or _predicted(model, cluster, [plan])[0]
 
-    All are rows of one evaluation of the law.
-    """
-    tables = prepare(model, cluster, plan)
-    faster = [speed_up(cluster, name, factor) for name in RESOURCES]
-    cost = cost_slice(on_clusters(tables, faster), slice(0, 1 + len(faster)), stages=True)
-    base, *others = cost.seconds.tolist()
-    gains = {name: base / seconds - 1 for name, seconds in zip(RESOURCES, others, strict=True)}
-    return _prediction(model, cluster, plan, tables, cost), gains
+
+def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
+    """Compute what `predict_with_gains` will be asked of scalar plans: plans of one job are rows of one evaluation."""
+    _AHEAD.clear()
+    groups: dict[tuple[Model, Cluster, tuple[object, ...]], list[Plan]] = {}
+    for model, cluster, plan in asked:
+        shared = tuple(getattr(plan, name) for name in _SHARED)
+        groups.setdefault((model, cluster, shared), []).append(plan)
+    for (model, cluster, _), plans in groups.items():
+        for plan, answer in zip(plans, _predicted(model, cluster, plans), strict=True):
+            _AHEAD[model, cluster, _values(plan)] = answer
+
+
+def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
+    """The predictions and gains of plans that differ in numbers and flags alone."""
+    tables, count = prepare(model, cluster, _side_by_side(plans)), len(plans)
+    faster = [speed_up(cluster, name, _FASTER) for name in RESOURCES]
+    cost = cost_slice(on_clusters(tables, faster), slice(0, count * (1 + len(faster))), stages=True)
+    steps = cost.seconds.reshape(-1, count)
+    gains = (steps[0] / steps[1:] - 1).T.tolist()
+    return [
+        (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
+        for at, plan in enumerate(plans)
+    ]
+
+
+def _values(plan: Plan) -> tuple[object, ...]:
+    return tuple(getattr(plan, field.name) for field in fields(plan))
+
+
+def _side_by_side(plans: Sequence[Plan]) -> Plan:
+    """Scalar plans that differ in numbers and flags alone, as one."""
+    return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
 
 
 def law_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
     """s. The step of one scalar plan, without its parts and its memory."""
+    return every_law_seconds(model, cluster, [plan])[0]
 
-    def of_law() -> float:
-        tables = prepare(model, cluster, plan)
-        layout = layout_of(tables, slice(0, 1))
+
+def every_law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
+    """s. The steps of scalar plans that differ in numbers and flags alone: one evaluation of the law."""
+
+    @cache
+    def of_law() -> list[float]:
+        tables, part = prepare(model, cluster, _side_by_side(plans)), slice(0, len(plans))
+        layout = layout_of(tables, part)
         assert tables.ends is not None
-        end, share = tables.ends.table, tables.core_share
-        return float(step_seconds(layout, layout.plan, tables.software, end, share)[0])
+        end, share = tables.ends.of(part), tables.core_share
+        return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
 
-    values = tuple(getattr(plan, field.name) for field in fields(plan))
-    return _SECONDS.of((model, cluster, values), of_law)
+    keys = [(model, cluster, _values(plan)) for plan in plans]
+    return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
 
 
-def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, cost: StepCost) -> Prediction:
-    """The prediction of the first row of a cost."""
-    step = float(cost.seconds[0])
-    parts = dict(zip(SPLIT, cost.parts[:, 0].tolist(), strict=True))
+def _prediction(
+    model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, cost: StepCost, at: int
+) -> Prediction:
+    """The prediction of a row of a cost."""
+    step = float(cost.seconds[at])
+    parts = dict(zip(SPLIT, cost.parts[:, at].tolist(), strict=True))
     length = plan.length(model)
     trained = float(plan.global_batch) * length
     gpus = int(plan.gpus)
     peak = cluster.gpu.peaks[PRECISIONS[plan.precision].matmul] * gpus
     done = {name: count * trained / step / peak for name, count in flops_per_token(model, plan).items()}
-    stages = _stage_memory(tables, cost.stages)
+    stages = _stage_memory(tables.stages.of(slice(at, at + 1)), cost.stages[..., at])
     memory, limit = (
-        float(cost.memory[0]),
+        float(cost.memory[at]),
         usable_bytes(cluster.gpu, load_software(plan.software, cluster.gpu)),
     )
     return Prediction(
@@ -116,7 +161,7 @@ def _prediction(model: Model, cluster: Cluster, plan: Plan, tables: PlanTables, 
         mfu=done["model"],
         hfu=done["hardware"],
         memory=memory,
-        memory_kinds=dict(zip(KINDS, cost.kinds[:, 0].tolist(), strict=True)),
+        memory_kinds=dict(zip(KINDS, cost.kinds[:, at].tolist(), strict=True)),
         stages=stages,
         memory_limit=limit,
         fits=memory <= limit,
@@ -152,14 +197,13 @@ def parameter_flops(model: Model) -> float:
     return 6.0 if model.training == "full" else 2.0 * model.passes
 
 
-def _stage_memory(tables: PlanTables, kinds: Array) -> tuple[StageMemory, ...]:
+def _stage_memory(stages: Stages, kinds: Shaped[Array, "kind stage"]) -> tuple[StageMemory, ...]:
     """Memory of every class of pipeline stages, in the order of their first stage."""
-    stages = tables.stages.table
     memory = [
         StageMemory(
             first=int(stages.first[s, 0]),
             count=int(stages.count[s, 0]),
-            kinds=dict(zip(KINDS, kinds[:, s, 0].tolist(), strict=True)),
+            kinds=dict(zip(KINDS, kinds[:, s].tolist(), strict=True)),
         )
         for s in range(stages.count.shape[0])
         if stages.count[s, 0] > 0

@@ -10,7 +10,6 @@ uses one is predicted with a warning, as the question "what would it have brough
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from podsim.axes import Bools
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
 from podsim.training.software import load_software, reduces_by_round, software_names
@@ -346,8 +346,12 @@ def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     if not isinstance(length, int) or not 1 <= length <= 1 << 30:
         return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
     f = facts(model, cluster, length)
-    broken = [say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f)))]
-    return broken + _text_problems(plan, f)
+    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+
+
+@lru_cache(maxsize=4096)
+def _broken_rules(plan: PlanValues, f: Facts) -> tuple[str, ...]:
+    return tuple(say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f))))
 
 
 def _is_whole(value: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
@@ -14,6 +13,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass, field
 from podsim.training.batch import PlanTables, chunks, layout_of
 from podsim.training.contenders import Contenders, least_layout_seconds
 from podsim.training.divisions import (

@@ -5,13 +5,13 @@ What changes the numbers trained (precision, batch, sequence) is the user's choi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from podsim.hardware.cluster import Cluster
+from podsim.records import dataclass
 from podsim.training.abilities import is_available
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Recompute, Schedule
@@ -22,8 +22,12 @@ from podsim.workload.model import Model
 
 _LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
 """The fields that are tried on each layout."""
+_SHORT = {"zero", "shard", "recompute_layers", "schedule", "virtual_stages"}
+"""The fields whose values need one byte; products of the others need more."""
 _LAYOUT = "layout"
 """The column that numbers combinations of all fields except zero and shard."""
+_MANY = 1 << 27
+"""combinations whose layouts, with their recomputation, may need numbers of 64 bits"""
 
 
 def _divisors(number: int) -> Array:
@@ -43,7 +47,8 @@ class _Choices:
         values = np.asarray(given if len(given) else default)
         if not len(given):
             values = values[is_available(field, values, self.software)]
-        return values if values.dtype == bool else values.astype(np.int32)
+        is_short = field in _SHORT and values.max(initial=0) <= np.iinfo(np.int8).max
+        return values if values.dtype == bool else values.astype(np.int8 if is_short else np.int32)
 
 
 @dataclass
@@ -70,18 +75,21 @@ class _Growth:
         if values.size == 1:
             self.columns[name] = np.full(count, values[0])
         else:
-            self.columns = {key: np.repeat(value, values.size) for key, value in self.columns.items()}
+            self.change(lambda column: np.repeat(column, values.size))
             self.columns[name] = np.tile(values, count)
         self.drop(rules)
 
+    def change(self, each: Callable[[Array], Array]) -> None:
+        """Change the columns one after the other, so that no two tables stand side by side."""
+        for name in self.columns:
+            self.columns[name] = each(self.columns[name])
+
     def drop(self, rules: Sequence[str]) -> None:
         """Keep what obeys the named rules."""
-        plan = self.plan
         for name, violated, _ in RULES:
             if name in rules:
-                wrong = np.broadcast_to(np.asarray(violated(plan, self.facts), dtype=bool), (self.size,))
-                self.keep(name, ~wrong)
-                plan = self.plan
+                wrong = np.asarray(violated(self.plan, self.facts), dtype=bool)
+                self.keep(name, ~np.broadcast_to(wrong, (self.size,)))
 
     def keep(self, reason: str, wanted: Array) -> None:
         """Keep where `wanted`; count the rest under a reason."""
@@ -89,7 +97,7 @@ class _Growth:
         if lost:
             self.cut[reason] = self.cut.get(reason, 0) + lost
             index = np.flatnonzero(wanted)  # several times as quick as the mask itself
-            self.columns = {key: value.take(index) for key, value in self.columns.items()}
+            self.change(lambda column: column.take(index))
 
 
 def space(
@@ -135,7 +143,7 @@ def space(
     grow.add("flash", choices.of("flash", [True, False]), ["flash"])
     for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
         grow.add(name, choices.of(name, ()))
-    grow.columns[_LAYOUT] = np.arange(grow.size)
+    grow.columns[_LAYOUT] = np.arange(grow.size, dtype=np.int32 if grow.size < _MANY else np.int64)
     _add_sharding(grow, choices, cluster)
     _add_recompute(grow, choices, known)
     return grow.plan, grow.columns[_LAYOUT], grow.cut
@@ -174,11 +182,11 @@ def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
     modes = [(mode, 0) for mode in kinds]
     if Recompute.FULL in kinds:
         modes += [(Recompute.FULL, count) for count in counts if count]
-    pairs = np.array(modes, dtype=np.int32)
+    pairs = np.array(modes, dtype=np.int8)
     stage = -(-known.layers // grow.columns["pp"])
     most = int(stage.max(initial=1))
     pairs = pairs[pairs[:, 1] < max(most, 1)]
-    grow.add("recompute", np.arange(len(pairs), dtype=np.int32))
+    grow.add("recompute", np.arange(len(pairs), dtype=np.int8))
     which = grow.columns["recompute"]
     grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
     grow.columns["recompute_layers"] = pairs[which, 1]

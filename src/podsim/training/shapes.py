@@ -6,7 +6,6 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from podsim.kernels.attention import AttentionShape, attention_seconds, fused_al
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
+from podsim.records import dataclass, replace
 from podsim.training.expert_load import expert_load
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import CatalogError, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.memo import hashed_once
+from podsim.packaged import packaged_toml
+from podsim.records import MISSING, dataclass, fields, replace
 
 OVERLAPS = ("overlap_grad", "overlap_param", "overlap_tp")
 
@@ -212,13 +212,7 @@ def _catalog() -> Mapping[str, Mapping[str, Software]]:
 @cache
 def software_entries() -> Mapping[str, Any]:
     """Every packaged entry as its file has it: frameworks, then the overrides for single sources of published rows."""
-    folder = files("podsim.training")
-    names = ("software.toml", "software_published.toml")
-    return {
-        name: entry
-        for file in names
-        for name, entry in tomllib.loads(folder.joinpath(file).read_text("utf-8")).items()
-    }
+    return packaged_toml("training/software.toml") | packaged_toml("training/software_published.toml")
 
 
 def read_catalog(raw: Mapping[str, Any]) -> dict[str, dict[str, Software]]:

@@ -12,12 +12,12 @@ The simulation plays the same exchanges; these are their closed forms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from podsim.axes import Shaped
+from podsim.records import dataclass
 from podsim.training.layout import Groups, Layout, Passes, PassExchanges, Paths
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Schedule

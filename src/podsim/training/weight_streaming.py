@@ -13,7 +13,6 @@ dive, IEEE Micro 2023. No measured training rate was found, so `speed` is an ass
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from podsim.answers.prediction import Band, Prediction, StageMemory
@@ -21,6 +20,7 @@ from podsim.errors import ClusterError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.packaged import packaged_toml
+from podsim.records import dataclass
 from podsim.training.memory import KINDS, activation_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute

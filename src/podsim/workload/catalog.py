@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from podsim.errors import CatalogError, ModelError, PodsimError, unknown_name
+from podsim.packaged import packaged_toml
+from podsim.records import dataclass, fields, replace
 from podsim.units import format_quantity, parse_count
 from podsim.workload.model import Model
 from podsim.workload.model_names import is_repository, known_model, unknown_model
@@ -164,15 +164,19 @@ def _read_integer(name: str, value: object) -> int:
 @cache
 def captured_names() -> frozenset[str]:
     """Names of the networks that are captured op by op, whose tables stand with their graphs."""
-    folder = files("podsim") / "graphs" / "networks"
-    tables = (file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".toml"))
-    return frozenset(name for text in tables for name in tomllib.loads(text))
+    tables = (Path(__file__).parents[1] / "graphs" / "networks").glob("*.toml")
+    return frozenset(name for table in tables for name in packaged_toml(f"graphs/networks/{table.name}"))
+
+
+def is_captured(model: object) -> bool:
+    """Whether a name is that of a captured network."""
+    return isinstance(model, str) and model.lower() in captured_names()
 
 
 @cache
 def entries() -> dict[str, Entry]:
     """The models of the catalog by name."""
-    return read_catalog((files("podsim.workload") / "catalog" / "models.toml").read_text(encoding="utf-8"))
+    return _made(packaged_toml("workload/catalog/models.toml"))
 
 
 @cache
@@ -188,9 +192,13 @@ def read_catalog(text: str) -> dict[str, Entry]:
     and with names given twice.
     """
     try:
-        tables = tomllib.loads(text)
+        return _made(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise CatalogError(f"catalog of models: {error}") from error
+
+
+def _made(tables: Mapping[str, Any]) -> dict[str, Entry]:
+    """The entries of a parsed catalog."""
     defaults, models = tables.get("defaults", {}), tables.get("models", {})
     problems = [f"unknown table {name!r}" for name in tables if name not in ("defaults", "models")]
     made: dict[str, Entry] = {}
@@ -278,10 +286,9 @@ class TrainedLength(NamedTuple):
 @cache
 def _trained_lengths() -> dict[str, TrainedLength]:
     """By family, as in a config's model_type."""
-    text = (files("podsim.workload") / "catalog" / "trained_lengths.toml").read_text("utf-8")
     return {
         name: TrainedLength(int(entry["tokens"]), str(entry["source"]))
-        for name, entry in tomllib.loads(text).items()
+        for name, entry in packaged_toml("workload/catalog/trained_lengths.toml").items()
     }
 
 

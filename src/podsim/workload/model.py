@@ -15,11 +15,11 @@ divides widths by its degrees, as each op's `split` says:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from podsim.memo import hashed_once
+from podsim.records import dataclass, field, replace
 
 Split = Literal["none", "sequence", "column", "row", "head", "vocab"]
 Gradient = Literal["both", "input", "none"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from podsim.errors import ModelError
+from podsim.records import dataclass, fields, replace
 from podsim.workload.model import Captured
 
 Norm = Literal["layernorm", "rmsnorm"]

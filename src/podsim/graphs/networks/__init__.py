@@ -6,9 +6,7 @@ Each entry of the TOML files names a module (under examples/modules) and the inp
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +17,10 @@ from podsim.foreign_files import read_start
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch, graph_of, read_value
+from podsim.packaged import packaged_toml
+from podsim.records import dataclass, fields, replace
 from podsim.units import parse_quantity
+from podsim.workload.catalog import is_captured
 
 __all__ = ["Network", "is_captured", "is_graph", "load_network", "networks"]
 
@@ -67,7 +68,7 @@ def networks() -> Mapping[str, Network]:
     entries: dict[str, Network] = {}
     known = {field.name for field in fields(Network)} - {"name"}
     for file in sorted(_folder().glob("*.toml")):
-        content = tomllib.loads(file.read_text("utf-8"))
+        content = packaged_toml(f"graphs/networks/{file.name}")
         for name, own in content.items():
             entry = {**content.get(own.get("graph"), {}), **own}
             wrong = entry.keys() - known
@@ -107,11 +108,6 @@ def _ends(name: str) -> tuple[OpGraph, OpGraph]:
 
 def _folder() -> Path:
     return Path(str(files("podsim.graphs.networks")))
-
-
-def is_captured(model: object) -> bool:
-    """Whether a name is that of a captured network."""
-    return isinstance(model, str) and model.lower() in networks()
 
 
 def is_graph(model: str) -> bool:

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from podsim.answers.answer import call
 from podsim.errors import CatalogError, unknown_name
-from podsim.hardware.catalog.schema import (
-    ClusterEntry,
-    Entry,
-    InfrastructureEntry,
-    SystemEntry,
-    parse_catalog,
-)
 from podsim.hardware.overrides import override_gpu
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System, TorusLinks
+from podsim.packaged import once_read
+
+if TYPE_CHECKING:
+    from podsim.hardware.catalog.schema import ClusterEntry, Entry, InfrastructureEntry, SystemEntry
 
 __all__ = [
     "KINDS",
@@ -179,7 +176,12 @@ def _entries(kind: str) -> dict[str, Entry]:
 
 @cache
 def _parse_file(kind: str, file: str) -> dict[str, Entry]:
-    return parse_catalog(kind, Path(__file__).with_name(file).read_text(encoding="utf-8"), file)
+    readers = ("hardware/catalog/schema.py", "hardware/overrides.py", "hardware/parts.py", "units.py")
+    entries: dict[str, Entry] = once_read(
+        (f"hardware/catalog/{file}", *readers),
+        lambda text: call("hardware.catalog.schema:parse_catalog", kind, text, file),
+    )
+    return entries
 
 
 def _resolve(kind: str, name: str) -> str:
@@ -193,7 +195,7 @@ def _resolve(kind: str, name: str) -> str:
 
 def _fields(name: str, entry: Entry) -> dict[str, Any]:
     """The fields of an entry, as the arguments of its dataclass."""
-    values = {field: getattr(entry, field) for field in type(entry).model_fields if field != "aliases"}
+    values = {field: value for field, value in vars(entry).items() if field != "aliases"}
     return {**values, "name": name, "source": "; ".join(entry.source)}
 
 
@@ -215,7 +217,7 @@ def _make_part(kind: str, name: str) -> object:
 def _make_system(name: str) -> System:
     entry = cast("SystemEntry", _entries("system")[name])
     values = _fields(name, entry)
-    printed = {key: value for key, value in entry.datasheet if value is not None}
+    printed = {key: value for key, value in vars(entry.datasheet).items() if value is not None}
     values |= {
         "gpu": load_gpu(entry.gpu),
         "pcie": load_pcie(entry.pcie) if entry.pcie else None,
@@ -227,6 +229,6 @@ def _make_system(name: str) -> System:
         "boot_ssd": load_ssd(entry.boot_ssd) if entry.boot_ssd else None,
         "switch": load_switch(entry.switch) if entry.switch else None,
         "datasheet": printed,
-        "torus": TorusLinks(shape=entry.torus.pod, **dict(entry.torus)) if entry.torus else None,
+        "torus": TorusLinks(shape=entry.torus.pod, **vars(entry.torus)) if entry.torus else None,
     }
     return System(**values)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 
@@ -26,6 +25,7 @@ from podsim.hardware.fabrics.torus import torus, torus_fabric
 from podsim.hardware.fabrics.tree import Switches, Tree, clos_tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network
 from podsim.hardware.nvlink import slot_link
+from podsim.records import dataclass, replace
 
 _NODE = re.compile(r"node(\d{1,9})\b")
 

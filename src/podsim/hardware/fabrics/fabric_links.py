@@ -10,7 +10,6 @@ A broken link has capacity 0. No route uses one: an end without working links is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike
 from podsim.axes import Bools, Floats, Ints
 from podsim.errors import ClusterError
 from podsim.hardware.overrides import ROUTINGS
+from podsim.records import dataclass, field, replace
 
 Hops: TypeAlias = tuple[Ints, Bools]
 """(links of each pair in order, [pair, hop], negative for no hop; whether the pair lacks a route, [pair])."""

@@ -12,16 +12,19 @@ Known error: docs/fabrics.md holds counts and lengths against published ones. Li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from podsim.hardware.catalog import load_infrastructure, load_switch
-from podsim.hardware.catalog.schema import InfrastructureEntry, ServiceEntry
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics.tree import Switches, clos_tree
 from podsim.hardware.fattree import fat_tree
+from podsim.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from podsim.hardware.catalog.schema import InfrastructureEntry, ServiceEntry
 
 
 @dataclass(frozen=True, kw_only=True)

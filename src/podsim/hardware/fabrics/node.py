@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.errors import ClusterError
+from podsim.records import dataclass
 
 KINDS = ("gpu", "nic", "storage", "drive", "cpu", "pcie", "nvswitch")
 """The kinds of parts, in the order of the numbers of ends."""

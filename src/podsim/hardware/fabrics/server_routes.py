@@ -8,7 +8,6 @@ If these ports have no route between them, all other ports are tried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -19,6 +18,7 @@ from podsim.hardware.fabrics.node import Node
 from podsim.hardware.fabrics.server_tables import Ports, make_tables
 from podsim.hardware.fabrics.tree_routes import mix, tree_hops
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
+from podsim.records import dataclass
 
 _OUTSIDE = -1
 """The part number of an end outside the servers."""

@@ -9,14 +9,13 @@ port with a cable broken in one direction is down.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.hardware.fabrics.fabric_links import NONE
 from podsim.hardware.fabrics.node import Node, Ways, ways
 from podsim.hardware.fabrics.wiring import Network, ServerWiring
+from podsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

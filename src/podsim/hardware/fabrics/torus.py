@@ -10,7 +10,6 @@ topologies, IEEE TPDS 26 (2015).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations, product
 from math import prod
@@ -24,6 +23,7 @@ from podsim.hardware.fabrics.fabric_links import NONE, Block, Ends, Fabric, Hops
 from podsim.hardware.fabrics.tree_routes import mix
 from podsim.hardware.nvlink import slot_link
 from podsim.hardware.torus_slices import MOST_CHIPS, twist_shifts, twisted_images
+from podsim.records import dataclass
 
 
 def torus(

@@ -18,7 +18,6 @@ taper t has 1/t as many cables up as down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from typing import TypeAlias
@@ -30,6 +29,7 @@ from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import ClusterError
 from podsim.hardware.fabrics.fabric_links import Block
 from podsim.hardware.fattree import fat_tree
+from podsim.records import dataclass
 
 PortNames: TypeAlias = Callable[[int], str]
 """A function that gives the name of the part behind a port."""

@@ -6,7 +6,6 @@ Links inside nodes come first, node by node, then those of each network. server_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +14,7 @@ from podsim.axes import Floats, Ints, Shaped
 from podsim.hardware.fabrics.fabric_links import Block, Ends, Router
 from podsim.hardware.fabrics.node import KINDS, Node
 from podsim.hardware.fabrics.tree import PortNames, Tree
+from podsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,6 @@ table.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil, log
 
 import numpy as np
@@ -15,6 +14,7 @@ from podsim.errors import TableError
 from podsim.hardware.parts import Link
 from podsim.network.bus import bus_factor
 from podsim.network.collectives.table import COLLECTIVES, Table, row_share
+from podsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ costs and simulations take trains as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -30,6 +29,7 @@ from numpy.typing import ArrayLike
 
 from podsim.axes import Bools, Floats, Ints
 from podsim.errors import TableError
+from podsim.records import dataclass, replace
 
 EVERYWHERE = -1
 MOST_ROWS = 50_000_000

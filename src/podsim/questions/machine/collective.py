@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import algorithm_rows, nccl_rows, sweep_setting, table_rows
 from podsim.options.output_options import PlotOutput
 from podsim.options.question import like, option, overrides_option, question
+from podsim.records import dataclass, replace
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
 """Names of reduction in the switches between nodes."""

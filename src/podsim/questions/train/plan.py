@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from podsim.options.output_options import GlanceOutput, PlotOutput
 from podsim.options.plan_options import SearchOptions, TargetOptions
 from podsim.options.question import like, option, question, values_of
 from podsim.questions.registry import ask
+from podsim.records import MISSING, dataclass, replace
 from podsim.runs.best_plans import find_plans, with_whole_runs
 from podsim.runs.search_case import TRADES, Progress, read_case
 from podsim.storage.long_runs import read_days

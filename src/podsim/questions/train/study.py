@@ -22,7 +22,7 @@ from podsim.studies.answer_store import open_store
 from podsim.studies.fewest import fewest_row
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
-from podsim.studies.study_rows import study_row
+from podsim.studies.study_rows import look_ahead, study_row
 from podsim.whole_files import write_whole
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -170,6 +170,7 @@ def _rows(asked: Study, options: StudyOptions, store: Path | None) -> Iterator[t
 
 def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer]:
     """Plain answers to (question, settings), in any process."""
+    look_ahead(questions)
     return [
         plain_value(fewest_row(settings, ask) if question == "fewest" else study_row(question, settings, ask))
         for question, settings in questions
