@@ -109,8 +109,12 @@ PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def _values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
+def values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
     """(pointer [keys + 1], the values of each key, in order)."""
+    if np.all(key[1:] >= key[:-1]):
+        pointer = np.zeros(keys + 1, np.int32)
+        np.cumsum(_key_counts(key, keys), out=pointer[1:])
+        return pointer, value
     pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
     _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
     return pointer, rows
@@ -218,8 +222,8 @@ def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, S
     if ops.streams is not None:
         streams = max(streams, len(ops.streams.domain))
     n, t = len(ops.stream), ops.transfers
-    pointer, after = _values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
-    order_ptr, order = _values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
+    pointer, after = values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
+    order_ptr, order = values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
     effect = ops.streams or Streams(
         domain=np.zeros(streams, np.int32),
         slows=np.zeros(streams, bool),
