@@ -265,12 +265,10 @@ def table_rows(
 def _planes_text(setting: SweepSetting) -> str:
     """What was chosen where the cores of the fabric have too few ports for all rails."""
     wiring = setting.fabric.wiring
-    trees = [network.tree for network in wiring.networks] if isinstance(wiring, ServerWiring) else []
-    return "".join(
-        f" ({tree.planes} planes, a rail each: switches of {tree.switch_ports} ports cannot join {tree.groups} groups)"
-        for tree in trees
-        if tree.planes > 1
-    )
+    tree = wiring.networks[0].tree if isinstance(wiring, ServerWiring) and wiring.networks else None
+    if tree is None or tree.planes == 1:
+        return ""
+    return f" ({tree.planes} planes, a rail each: {tree.switch_ports} ports cannot join {tree.groups} groups)"
 
 
 def _table_player(table: Table, fabric: PlayedFabric) -> Callable[[int], float]:

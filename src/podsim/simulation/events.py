@@ -104,7 +104,6 @@ class Played:
 
 
 _by_key = c_function("values_by_key", SmallInts, SmallInts, int, int, SmallInts, SmallInts)
-_count = c_function("count_keys", SmallInts, int, int, SmallInts)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
@@ -113,18 +112,11 @@ def values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInt
     """(pointer [keys + 1], the values of each key, in order)."""
     if np.all(key[1:] >= key[:-1]):
         pointer = np.zeros(keys + 1, np.int32)
-        np.cumsum(_key_counts(key, keys), out=pointer[1:])
+        np.cumsum(np.bincount(key, minlength=keys), out=pointer[1:])
         return pointer, value
     pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
     _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
     return pointer, rows
-
-
-def _key_counts(key: SmallInts, keys: int) -> SmallInts:
-    """How often each key occurs, [keys]."""
-    counts = np.empty(keys, np.int32)
-    _count(np.ascontiguousarray(key, np.int32), len(key), keys, counts)
-    return counts
 
 
 def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
@@ -241,7 +233,7 @@ def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, S
         capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
         slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
         streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
-    )), _key_counts(ops.after, n)  # fmt: skip
+    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
 
 
 def play(ops: Ops) -> Played:

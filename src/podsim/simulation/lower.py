@@ -246,7 +246,7 @@ def lower(
 def _edges(
     rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
 ) -> tuple[SmallInts, SmallInts]:
-    """(before, after): edges inside each class, and from each send to the op that uses it on the next stage; by `before`."""
+    """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
     inside = [row_edges(row) for row in rows]
     starts = base.tolist()  # Python's numbers leave arrays as small as they are
     before = [inside[r][0] + starts[c] for c, r in enumerate(row_of)]
