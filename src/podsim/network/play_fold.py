@@ -91,9 +91,9 @@ def _colours(p: Program) -> list[SmallInts]:
         parts.append(member + classes)
         classes += len(first)
     sizes = [len(part) for part in parts]
-    member = np.concatenate(parts).astype(np.int32)
-    _refine(_room_to_refine(member, sizes, len(p.link)), p, lane_of, len(p.link), classes)
-    return np.split(member, np.cumsum(sizes)[:-1])
+    colours = np.concatenate(parts).astype(np.int32)
+    _refine(_room_to_refine(colours, sizes, len(p.link)), p, lane_of, len(p.link), classes)
+    return np.split(colours, np.cumsum(sizes)[:-1])
 
 
 def _room_to_refine(member: SmallInts, sizes: list[int], entries: int) -> Classes:
