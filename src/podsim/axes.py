@@ -9,7 +9,7 @@ is an array of numbers with one row for each class of stages and one column for 
 from __future__ import annotations
 
 from typing import Annotated as Shaped  # noqa: F401  (other modules import it from here)
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 SmallInts: TypeAlias = NDArray[np.int32]
+NarrowInts: TypeAlias = NDArray[np.signedinteger[Any]]
+"""integers of as few bytes as they need"""
 
 AXES = {
     "action": "actions of all schedule tables at hand, or those on the paths through them",

@@ -430,7 +430,8 @@ def test_a_long_play_comes_back_to_python_for_ctrl_c(monkeypatch):
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr("podsim.network.play.run", counted)
+    monkeypatch.setattr("podsim.network.play_trains.run", counted)
+    monkeypatch.setattr("podsim.network.play_trains._WORTH", 10**12)  # each transfer is an event
     ranks = 1200
     fabric = single_switch(ranks, 1e9)
     played = play(ring_all_reduce(ranks), 1.2e6, fabric)

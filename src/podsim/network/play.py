@@ -20,26 +20,14 @@ import numpy as np
 
 from podsim.axes import Floats, Ints
 from podsim.errors import ClusterError, TableError
-from podsim.native import c_struct
 from podsim.network.collectives.cost import windows
 from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import ROW_FIELDS, Table, position, row_share
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
 from podsim.network.play_program import Waits, mix, number_rows, waits
-from podsim.network.play_state import (
-    DONE,
-    EVENTS,
-    ROOM,
-    SOLVED,
-    TIGHT,
-    Program,
-    State,
-    more_room,
-    new_state,
-    run,
-    typed_program,
-)
+from podsim.network.play_state import EVENTS, SOLVED, TIGHT, Program, State, typed_program
+from podsim.network.play_trains import end_state
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -289,12 +277,7 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
 def _run(p: Program, size: float) -> State:
     """The end of a simulation with `size` bytes."""
     p = p._replace(chunk_bytes=p.chunk_bytes * size, chunk_ends=p.chunk_ends * size)
-    state, program = new_state(p), c_struct(p)
-    now = run(program, state, -1.0)
-    while not state.number[DONE]:
-        if state.number[ROOM]:
-            state = more_room(state, p)
-        now = run(program, state, now)
+    state = end_state(p)
     assert np.array_equal(state.flows["sent"], p.repeat)
     assert np.array_equal(state.flows["got"], p.repeat)
     return state

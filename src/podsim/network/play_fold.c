@@ -55,28 +55,31 @@ static uint64_t sign_of(int64_t element, const struct Classes *c, const struct P
     return sign;
 }
 
-static void list_element(int64_t element, int64_t *listed, const struct Classes *c) {
+/* List an element: at the end, for when all others are stable, if it is a single transfer; trains tell more of these
+ * apart than the other way round. listed: the number at the beginning, and at the end. */
+static void list_element(int64_t element, int64_t *listed, const struct Classes *c, const struct Program *p) {
     if (c->marked[element]) return;
     c->marked[element] = 1;
-    c->listed[(*listed)++] = element;
+    int is_late = element < c->flows && p->repeat[element] == 1;
+    c->listed[is_late ? element_count(c) - ++listed[1] : listed[0]++] = (int32_t)element;
 }
 
 /* List what touches a flow, a lane or a link. */
 static void list_around_lane(int64_t element, int64_t *listed, const struct Classes *c, const struct Program *p) {
     if (element < lane_at(c)) {
-        list_element(lane_at(c) + p->lane[element], listed, c);
-        if (p->group[element] >= 0) list_element(group_at(c) + p->group[element], listed, c);
-        if (p->before[element] >= 0) list_element(p->before[element], listed, c);
-        if (p->after[element] >= 0) list_element(p->after[element], listed, c);
+        list_element(lane_at(c) + p->lane[element], listed, c, p);
+        if (p->group[element] >= 0) list_element(group_at(c) + p->group[element], listed, c, p);
+        if (p->before[element] >= 0) list_element(p->before[element], listed, c, p);
+        if (p->after[element] >= 0) list_element(p->after[element], listed, c, p);
     } else if (element < link_at(c)) {
         int64_t a = element - lane_at(c);
-        for (int64_t i = c->lane_ptr[a]; i < c->lane_ptr[a + 1]; i++) list_element(c->lane_flow[i], listed, c);
+        for (int64_t i = c->lane_ptr[a]; i < c->lane_ptr[a + 1]; i++) list_element(c->lane_flow[i], listed, c, p);
         for (int64_t i = p->start[a]; i < p->end[a]; i++)
-            if (p->link[i] < c->links) list_element(link_at(c) + p->link[i], listed, c);
+            if (p->link[i] < c->links) list_element(link_at(c) + p->link[i], listed, c, p);
     } else {
         int64_t x = element - link_at(c);
         for (int64_t i = c->link_ptr[x]; i < c->link_ptr[x + 1]; i++)
-            list_element(lane_at(c) + c->link_lane[i], listed, c);
+            list_element(lane_at(c) + c->link_lane[i], listed, c, p);
     }
 }
 
@@ -86,12 +89,12 @@ static void list_around(int64_t element, int64_t *listed, const struct Classes *
         list_around_lane(element, listed, c, p);
     } else if (element < group_at(c)) {
         int64_t g = element - gate_at(c);
-        for (int64_t i = p->gate_ptr[g]; i < p->gate_ptr[g + 1]; i++) list_element(p->gate_flow[i], listed, c);
+        for (int64_t i = p->gate_ptr[g]; i < p->gate_ptr[g + 1]; i++) list_element(p->gate_flow[i], listed, c, p);
     } else {
         int64_t k = element - group_at(c);
-        for (int64_t i = p->group_ptr[k]; i < p->group_ptr[k + 1]; i++) list_element(p->group_flow[i], listed, c);
+        for (int64_t i = p->group_ptr[k]; i < p->group_ptr[k + 1]; i++) list_element(p->group_flow[i], listed, c, p);
         for (int64_t i = p->wake_ptr[k]; i < p->wake_ptr[k + 1]; i++)
-            list_element(gate_at(c) + p->wake_gate[i], listed, c);
+            list_element(gate_at(c) + p->wake_gate[i], listed, c, p);
     }
 }
 
@@ -108,8 +111,8 @@ static int64_t group_listed(int64_t listed, const struct Classes *c) {
             if (c->member[other] == member && c->sign[other] == sign) break;
         }
         if (c->slots[at] < 0) {
-            c->slots[at] = groups;
-            c->first[groups] = element;
+            c->slots[at] = (int32_t)groups;
+            c->first[groups] = (int32_t)element;
             c->sums[groups++] = 0;
         }
         c->group[i] = c->slots[at];
@@ -122,13 +125,13 @@ static int64_t group_listed(int64_t listed, const struct Classes *c) {
 /* Number the parts of classes that split: count[g] becomes the class of group g; the number of classes. */
 static int64_t number_parts(int64_t groups, int64_t classes, const struct Classes *c) {
     for (int64_t g = 0; g < groups; g++) {
-        int64_t member = c->member[c->first[g]], *largest = &c->largest[member];
+        int32_t member = c->member[c->first[g]], *largest = &c->largest[member];
         if (c->hits[member] < c->size[member]) continue; /* those not looked at keep the number */
-        if (*largest < 0 || c->sums[g] > c->sums[*largest]) *largest = g;
+        if (*largest < 0 || c->sums[g] > c->sums[*largest]) *largest = (int32_t)g;
     }
     for (int64_t g = 0; g < groups; g++) {
-        int64_t member = c->member[c->first[g]];
-        c->sums[g] = c->largest[member] == g ? member : classes++;
+        int32_t member = c->member[c->first[g]];
+        c->sums[g] = c->largest[member] == g ? member : (int32_t)classes++;
     }
     return classes;
 }
@@ -144,7 +147,7 @@ static int64_t split_listed(int64_t listed, int64_t *classes, const struct Class
         c->largest[c->member[c->listed[i]]] = -1;
     }
     for (int64_t i = 0; i < listed; i++) {
-        int64_t element = c->listed[i], member = c->sums[c->group[i]];
+        int32_t element = c->listed[i], member = c->sums[c->group[i]];
         c->marked[element] = 0;
         if (member == c->member[element]) continue;
         c->size[c->member[element]] -= 1;
@@ -156,30 +159,35 @@ static int64_t split_listed(int64_t listed, int64_t *classes, const struct Class
 }
 
 /* The entries of each value, in order: pointer [values + 1], entries [count]; values outside are left out. */
-static void list_by_value(const int64_t *value, int64_t count, int64_t values, int64_t *pointer, int64_t *entries) {
+static void list_by_value(const int64_t *value, int64_t count, int64_t values, int32_t *pointer, int32_t *entries) {
     memset(pointer, 0, (size_t)(values + 1) * sizeof *pointer);
     for (int64_t i = 0; i < count; i++)
         if (value[i] < values) pointer[value[i]] += 1;
     for (int64_t v = 0; v < values; v++) pointer[v + 1] += pointer[v];
     for (int64_t i = count - 1; i >= 0; i--)
-        if (value[i] < values) entries[--pointer[value[i]]] = i;
+        if (value[i] < values) entries[--pointer[value[i]]] = (int32_t)i;
 }
 
 /* Refine classes [0, classes) until they are stable; how many there are. `entry_lane`: the lane of each entry of
  * Program.link, [entries]. */
 EXPORT int64_t fold_classes(const struct Classes *c, const struct Program *p, const int64_t *entry_lane,
                             int64_t entries, int64_t classes) {
-    int64_t count = element_count(c), listed = 0;
+    int64_t count = element_count(c), listed[2] = {0, 0};
     list_by_value(p->lane, c->flows, c->lanes, c->lane_ptr, c->lane_flow);
     list_by_value(p->link, entries, c->links, c->link_ptr, c->link_lane);
-    for (int64_t i = 0; i < c->link_ptr[c->links]; i++) c->link_lane[i] = entry_lane[c->link_lane[i]];
+    for (int64_t i = 0; i < c->link_ptr[c->links]; i++) c->link_lane[i] = (int32_t)entry_lane[c->link_lane[i]];
     for (int64_t v = 0; v < count; v++) c->largest[v] = -1;
     for (int64_t v = 0; v < count; v++) c->size[c->member[v]] += 1;
-    for (int64_t v = 0; v < count; v++) list_element(v, &listed, c);
-    while (listed > 0) {
-        int64_t changed = split_listed(listed, &classes, c, p);
-        listed = 0;
-        for (int64_t i = 0; i < changed; i++) list_around(c->changed[i], &listed, c, p);
+    for (int64_t v = 0; v < count; v++) list_element(v, listed, c, p);
+    while (listed[0] + listed[1] > 0) {
+        if (listed[0] == 0) {
+            memmove(c->listed, c->listed + count - listed[1], (size_t)listed[1] * sizeof *c->listed);
+            listed[0] = listed[1];
+            listed[1] = 0;
+        }
+        int64_t changed = split_listed(listed[0], &classes, c, p);
+        listed[0] = 0;
+        for (int64_t i = 0; i < changed; i++) list_around(c->changed[i], listed, c, p);
     }
     return classes;
 }

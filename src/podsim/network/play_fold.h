@@ -5,22 +5,22 @@
 #include "native.h"
 
 struct Classes {
-    int64_t *member;
-    int64_t *size;
+    int32_t *member;
+    int32_t *size;
     int64_t *sign;
-    int64_t *listed;
-    int64_t *changed;
-    int64_t *group;
-    int64_t *first;
-    int64_t *sums;
-    int64_t *hits;
-    int64_t *largest;
-    int64_t *slots;
+    int32_t *listed;
+    int32_t *changed;
+    int32_t *group;
+    int32_t *first;
+    int32_t *sums;
+    int32_t *hits;
+    int32_t *largest;
+    int32_t *slots;
     uint8_t *marked;
-    int64_t *lane_ptr;
-    int64_t *lane_flow;
-    int64_t *link_ptr;
-    int64_t *link_lane;
+    int32_t *lane_ptr;
+    int32_t *lane_flow;
+    int32_t *link_ptr;
+    int32_t *link_lane;
     int64_t flows;
     int64_t lanes;
     int64_t links;

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Ints, Shaped
+from podsim.axes import Ints, Shaped, SmallInts
 from podsim.native import c_function
 from podsim.network.play_program import mix, number_rows
 from podsim.network.play_state import Program, typed_program
@@ -22,36 +22,36 @@ from podsim.network.play_state import Program, typed_program
 class Classes(NamedTuple):
     """The class of each element (flows, lanes, links, gates, groups in one row), and room to refine classes in."""
 
-    member: Ints
+    member: SmallInts
     """The class of each element, [elements]."""
-    size: Ints
+    size: SmallInts
     """The number of elements of each class, [elements]."""
     sign: Ints
     """A hash of the classes that each element touches, [elements]."""
-    listed: Ints
+    listed: SmallInts
     """The elements to be looked at."""
-    changed: Ints
+    changed: SmallInts
     """The elements whose class has changed."""
-    group: Ints
+    group: SmallInts
     """The group of each listed element: those of one class and sign."""
-    first: Ints
+    first: SmallInts
     """The first element of each group."""
-    sums: Ints
+    sums: SmallInts
     """The number of elements of each group; then its class."""
-    hits: Ints
+    hits: SmallInts
     """The listed elements of each class."""
-    largest: Ints
+    largest: SmallInts
     """The largest group of each class that is listed in full, or -1."""
-    slots: Ints
+    slots: SmallInts
     """A hash table of groups."""
     marked: NDArray[np.uint8]
     """Whether each element is listed."""
-    lane_ptr: Ints
+    lane_ptr: SmallInts
     """The start of the flows of each lane."""
-    lane_flow: Ints
-    link_ptr: Ints
+    lane_flow: SmallInts
+    link_ptr: SmallInts
     """The start of the lanes on each link."""
-    link_lane: Ints
+    link_lane: SmallInts
     flows: int
     lanes: int
     links: int
@@ -64,12 +64,12 @@ _refine = c_function("fold_classes", Classes, Program, Ints, int, int, result=in
 """Refine `member` until no class splits; the number of classes."""
 
 
-def _classes(colour: Ints) -> tuple[Ints, Ints]:
+def _classes(colour: SmallInts) -> tuple[Ints, Ints]:
     """(class of each element, first element of each class)."""
-    return number_rows(colour[None, :])
+    return number_rows(colour[None, :].astype(np.int64))
 
 
-def _colours(p: Program) -> list[Ints]:
+def _colours(p: Program) -> list[SmallInts]:
     """Stable classes of flows, lanes, links, gates and groups."""
     what = [p.repeat, p.delay, p.width, p.channel]  # two flows of a lane at one time are on two channels
     if np.any(p.chunk_bytes != p.chunk_bytes[0]):
@@ -91,22 +91,22 @@ def _colours(p: Program) -> list[Ints]:
         parts.append(member + classes)
         classes += len(first)
     sizes = [len(part) for part in parts]
-    member = np.concatenate(parts)
-    _refine(_room_to_refine(member, sizes, len(p.link)), p, lane_of, len(p.link), classes)
-    return np.split(member, np.cumsum(sizes)[:-1])
+    colours = np.concatenate(parts).astype(np.int32)
+    _refine(_room_to_refine(colours, sizes, len(p.link)), p, lane_of, len(p.link), classes)
+    return np.split(colours, np.cumsum(sizes)[:-1])
 
 
-def _room_to_refine(member: Ints, sizes: list[int], entries: int) -> Classes:
+def _room_to_refine(member: SmallInts, sizes: list[int], entries: int) -> Classes:
     """The classes at the start, with room for the others."""
     count, (flows, lanes, links, gates, groups) = len(member), sizes
-    listed, changed, group, first, sums, sign = (np.empty(count, np.int64) for _ in range(6))
-    size, hits, largest = (np.zeros(count, np.int64) for _ in range(3))
+    listed, changed, group, first, sums = (np.empty(count, np.int32) for _ in range(5))
+    size, hits, largest = (np.zeros(count, np.int32) for _ in range(3))
     return Classes(
-        member=member, size=size, sign=sign, listed=listed, changed=changed, group=group, first=first, sums=sums,
-        hits=hits, largest=largest, slots=np.empty(max(16, 1 << (2 * count).bit_length()), np.int64),
-        marked=np.zeros(count, np.uint8), lane_ptr=np.empty(lanes + 1, np.int64), lane_flow=np.empty(flows, np.int64),
-        link_ptr=np.empty(links + 1, np.int64), link_lane=np.empty(entries, np.int64), flows=flows, lanes=lanes,
-        links=links, gates=gates, groups=groups,
+        member=member, size=size, sign=np.empty(count, np.int64), listed=listed, changed=changed, group=group,
+        first=first, sums=sums, hits=hits, largest=largest, marked=np.zeros(count, np.uint8),
+        slots=np.empty(max(16, 1 << (2 * count).bit_length()), np.int32), lane_ptr=np.empty(lanes + 1, np.int32),
+        lane_flow=np.empty(flows, np.int32), link_ptr=np.empty(links + 1, np.int32),
+        link_lane=np.empty(entries, np.int32), flows=flows, lanes=lanes, links=links, gates=gates, groups=groups,
     )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _inverse(pointer: Ints, values: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     return np.searchsorted(values[order], np.arange(n + 1)), owner[order], order
 
 
-def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: Ints) -> tuple[dict[str, Any], Ints]:
+def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: SmallInts) -> tuple[dict[str, Any], Ints]:
     """Lane columns of the quotient, and the place in it of every link.
 
     A link of class x is crossed by (lanes of class a) x (their links of class x) / (links of class x) lanes of class a.

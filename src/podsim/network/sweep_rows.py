@@ -14,6 +14,7 @@ from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
 from podsim.hardware.fabrics import Fabric, fabric_of
+from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.hardware.machine_input import given_cluster, read_server
 from podsim.network.aggregation import aggregation_links, aggregation_table, aggregation_tree
 from podsim.network.bus import bus_factor
@@ -256,9 +257,18 @@ def table_rows(
     rows = tuple(
         _timed_row(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
-    how = "simulated on the links" if simulate else "costed step by step on the links"
+    how = ("simulated on the links" if simulate else "costed step by step on the links") + _planes_text(setting)
     sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
     return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
+
+
+def _planes_text(setting: SweepSetting) -> str:
+    """What was chosen where the cores of the fabric have too few ports for all rails."""
+    wiring = setting.fabric.wiring
+    tree = wiring.networks[0].tree if isinstance(wiring, ServerWiring) and wiring.networks else None
+    if tree is None or tree.planes == 1:
+        return ""
+    return f" ({tree.planes} planes, a rail each: {tree.switch_ports} ports cannot join {tree.groups} groups)"
 
 
 def _table_player(table: Table, fabric: PlayedFabric) -> Callable[[int], float]:

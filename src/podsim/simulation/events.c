@@ -125,12 +125,6 @@ EXPORT void values_by_key(const int32_t *key, const int32_t *value, int64_t coun
     for (int64_t i = count - 1; i >= 0; i--) rows[--pointer[key[i]]] = value[i];
 }
 
-/* How often each key occurs, [keys]. */
-EXPORT void count_keys(const int32_t *key, int64_t count, int64_t keys, int32_t *counts) {
-    memset(counts, 0, (size_t)keys * sizeof *counts);
-    for (int64_t i = 0; i < count; i++) counts[key[i]] += 1;
-}
-
 /* Mark all that can be reached: after[pointer[k]] to after[pointer[k + 1] - 1] follow k. `stack` holds the first `depth`,
  * which are marked, and has room for all. */
 EXPORT void mark_reachable(const int64_t *pointer, const int64_t *after, uint8_t *marked, int64_t *stack,

@@ -104,23 +104,19 @@ class Played:
 
 
 _by_key = c_function("values_by_key", SmallInts, SmallInts, int, int, SmallInts, SmallInts)
-_count = c_function("count_keys", SmallInts, int, int, SmallInts)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def _values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
+def values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
     """(pointer [keys + 1], the values of each key, in order)."""
+    if np.all(key[1:] >= key[:-1]):
+        pointer = np.zeros(keys + 1, np.int32)
+        np.cumsum(np.bincount(key, minlength=keys), out=pointer[1:])
+        return pointer, value
     pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
     _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
     return pointer, rows
-
-
-def _key_counts(key: SmallInts, keys: int) -> SmallInts:
-    """How often each key occurs, [keys]."""
-    counts = np.empty(keys, np.int32)
-    _count(np.ascontiguousarray(key, np.int32), len(key), keys, counts)
-    return counts
 
 
 def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
@@ -218,8 +214,8 @@ def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, S
     if ops.streams is not None:
         streams = max(streams, len(ops.streams.domain))
     n, t = len(ops.stream), ops.transfers
-    pointer, after = _values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
-    order_ptr, order = _values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
+    pointer, after = values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
+    order_ptr, order = values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
     effect = ops.streams or Streams(
         domain=np.zeros(streams, np.int32),
         slows=np.zeros(streams, bool),
@@ -237,7 +233,7 @@ def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, S
         capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
         slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
         streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
-    )), _key_counts(ops.after, n)  # fmt: skip
+    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
 
 
 def play(ops: Ops) -> Played:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Ints, Shaped, SmallInts
+from podsim.axes import Ints, NarrowInts, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
@@ -22,7 +22,7 @@ from podsim.network.bus import ring_share
 from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.entries import build
 from podsim.simulation.drafts import Catalog
-from podsim.simulation.events import Ops, Streams
+from podsim.simulation.events import Ops, Streams, values_by_key
 from podsim.simulation.lower_links import (
     Classes,
     Trouble,
@@ -157,9 +157,9 @@ class Lowered:
     """A step, ready to be played."""
 
     ops: Ops
-    what: SmallInts
+    what: NarrowInts
     """The number of the piece of each op, [op]."""
-    micro: SmallInts
+    micro: NarrowInts
     """The micro-batch of each op, -1 for none, [op]."""
     pieces: list[Piece]
     classes: Classes
@@ -267,7 +267,8 @@ def _edges(
         assert np.all(ops >= 0)
         before.append((base[senders] + ops).astype(np.int32))
         after.append((base[c] + first).astype(np.int32))
-    return np.concatenate(before), np.concatenate(after)
+    pointer, waiting = values_by_key(np.concatenate(before), np.concatenate(after), int(base[-1]))
+    return np.repeat(np.arange(base[-1], dtype=np.int32), np.diff(pointer)), waiting
 
 
 def row_edges(row: Row) -> tuple[SmallInts, SmallInts]:

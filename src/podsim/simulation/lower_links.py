@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Ints, Shaped, SmallInts
+from podsim.axes import Ints, NarrowInts, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.simulation.events import NO_TRANSFERS, Transfers
@@ -154,7 +154,7 @@ def transfers_of(
     cluster: Cluster,
     plan: Plan,
     pieces: list[Piece],
-    what: SmallInts,
+    what: NarrowInts,
     classes: Classes,
     base: Ints,
     left: dict[int, float],
@@ -227,7 +227,7 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
 def _collective_slowdowns(
     cluster: Cluster,
     pieces: list[Piece],
-    what: SmallInts,
+    what: NarrowInts,
     classes: Classes,
     base: Ints,
     left: dict[int, float],

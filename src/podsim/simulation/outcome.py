@@ -44,13 +44,14 @@ WAITS = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
 
 def outcome(
     model: Model, cluster: Cluster, plan: Plan, lowered: Lowered, played: Played, closed_form: float,
-    *, is_whole: bool = True,
+    *, is_whole: bool = True, folded: Lowered | None = None,
 ) -> SimulatedStep:  # fmt: skip
     """The result of one step. Spans of the compute lane fill it from start to end, waiting named by its cause.
 
-    A step that is not whole never ends, so it has no parts.
+    A step that is not whole never ends, so it has no parts. `folded`: the step with equal ranks as classes, whose parts
+    are the same.
     """
-    parts = step_parts(lowered, played, plan) if is_whole else {}
+    parts = step_parts(folded or lowered, played, plan) if is_whole else {}
     memory, counters = memory_counters(lowered, played, plan)
     copies = lowered.classes.copies
     return SimulatedStep(

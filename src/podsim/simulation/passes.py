@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from podsim.axes import Ints, SmallInts
+from podsim.axes import Ints, NarrowInts, SmallInts
 from podsim.schedules.actions import ScheduleTable, Work
 from podsim.simulation.drafts import Catalog, Draft, Packed, Ticket, pack
 from podsim.simulation.pairs import pair_drafts
@@ -232,11 +232,11 @@ class Hooks:
 class Row:
     """All ops of one pipeline rank."""
 
-    what: SmallInts
+    what: NarrowInts
     """The number of each op's piece in the catalog, [n]."""
     stream: SmallInts
     """The Stream of each op, [n]."""
-    micro: SmallInts
+    micro: NarrowInts
     """The micro-batch of each op, -1 for none, [n]."""
     before: SmallInts
     """The edges among these ops, [e]."""
@@ -312,7 +312,7 @@ def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
             sent[action - start] = offset + packed.sent[i] if packed.sent[i] >= 0 else -1
     more = np.array(links, np.int64).reshape(-1, 2)
     return Row(
-        what=_small(what), stream=_small(stream), micro=_small(micro), before=_small([*before, more[:, 0]]),
+        what=_narrow(what), stream=_small(stream), micro=_narrow(micro), before=_small([*before, more[:, 0]]),
         after=_small([*after, more[:, 1]]), first=first, sent=sent,
     )  # fmt: skip
 
@@ -320,6 +320,12 @@ def _assemble(writer: Writer, script: list[tuple[list[int], Packed]]) -> Row:
 def _small(parts: list[Ints]) -> SmallInts:
     """The parts in one array; a step has fewer than 2**31 ops."""
     return np.concatenate(parts).astype(np.int32)
+
+
+def _narrow(parts: list[Ints]) -> NarrowInts:
+    """The parts in one array of the fewest bytes: a step of all ranks repeats it for each."""
+    values = np.concatenate(parts)
+    return values.astype(np.min_scalar_type(-1 - int(values.max(initial=0))))
 
 
 STREAMS = len(Stream)

@@ -60,9 +60,11 @@ def simulate_setting(
     if trouble.swap or cluster.routing:
         trouble = replace(trouble, paths=path_shares(plan, cluster, trouble.swap))
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
+    has_equals = unfold and trouble.jitter == 0.0
+    folded = lower(model, cluster, plan, kernels=kernels, trouble=trouble) if has_equals else lowered
     played = play(lowered.ops)
     step = replace(
-        outcome(model, cluster, plan, lowered, played, prediction.step_time),
+        outcome(model, cluster, plan, lowered, played, prediction.step_time, folded=folded),
         make_telemetry=lambda: step_telemetry(
             cluster, plan, lowered, played, trouble, f"{model.name} on {cluster.name}"
         ),

@@ -209,8 +209,8 @@ def _switches(tree: Tree) -> tuple[Layer, ...]:
         return leaves, spines
     cores = Layer(
         kind="core",
-        groups=(tree.cores,),
-        group="",
+        groups=(tree.cores,) * tree.planes,
+        group="rail" if tree.planes > 1 else "",
         switch=tree.switch,
         cables=0,
         bandwidth=tree.trunk,

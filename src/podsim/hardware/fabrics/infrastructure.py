@@ -176,7 +176,7 @@ def _service_network(
     cables = (count, tree.leaf_cables, tree.core_cables)
     return Network(
         name=name, switch=switch.name, kind=switch.kind, ends=ends, leaves=tree.leaves,
-        spines=tree.spines * tree.groups if tree.spines else 0, cores=tree.cores, cables=cables,
+        spines=tree.spines * tree.groups if tree.spines else 0, cores=tree.cores * tree.planes, cables=cables,
         length=float(np.dot(cables, (lengths[0], lengths[1], lengths[1]))),
     )  # fmt: skip
 

@@ -150,7 +150,7 @@ class ServerRouter:
         """
         network, ports, tables = self.wiring.networks[number], self.tables.ports[number], self.tables
         own, has_own = self._own_port(ports, pairs.node, pairs.part, pairs.hash)
-        planes = network.tree.uplinks == 0 and network.tree.leaves > 1
+        planes = network.tree.planes > 1 or (network.tree.uplinks == 0 and network.tree.leaves > 1)
         pxn = routing.pxn and network.pxn
         if not planes and not pxn:
             return own, network.ports[own], has_own

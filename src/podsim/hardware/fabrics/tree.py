@@ -11,8 +11,9 @@
 Without cores there is one group; with cores, one group for each rail and pod. The cables of a group lead to
 consecutive cores in turn, so the numbers of cables from a group to two cores differ by one at most.
 The counts of switches are those of podsim.hardware.fattree. If the last pods lack leaves, so that a group would have
-fewer cables than there are cores, it has one to each, and cores are a multiple of a group's spines. A leaf with
-taper t has 1/t as many cables up as down.
+fewer cables than there are cores, it has one to each, and cores are a multiple of a group's spines. Where cores
+have too few ports for the groups of all rails, each rail has cores of its own: a plane. A leaf with taper t has 1/t as
+many cables up as down.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Tree:
     spines: int
     """The number of spines in each group; 0 for leaves alone."""
     cores: int
+    """The number of cores of each plane."""
     group: Shaped[Ints, "leaf"]
     """The group of each leaf."""
     down: int
@@ -67,12 +69,15 @@ class Tree:
     """The number of ports of a switch; 0 for no limit."""
     switch: str = ""
     """The name of the switch in the catalog."""
+    planes: int = 1
+    """The number of parts that share no core; their groups have consecutive numbers."""
 
     def __post_init__(self) -> None:
         """Raise ClusterError for cores with too few ports."""
-        if self.cores and ceil(self.core_cables / self.cores) > self.switch_ports:
+        cores = self.planes * self.cores
+        if cores and ceil(self.core_cables / cores) > self.switch_ports:
             raise ClusterError(
-                f"{self.core_cables} cables to {self.cores} cores are too many for switches of {self.switch_ports} ports;"
+                f"{self.core_cables} cables to {cores} cores are too many for switches of {self.switch_ports} ports;"
                 " use switches with more ports, or fewer ends"
             )
 
@@ -89,13 +94,16 @@ class Tree:
     @cached_property
     def group_cables(self) -> Shaped[Ints, "group"]:
         """The number of cables from each group to the cores: that of its leaves, but at least one to each core."""
-        down = np.bincount(self.group, minlength=self.groups).astype(np.int64) * self.uplinks
-        return np.maximum(down, self.cores) if self.cores else down
+        return _cables_up(self.group, self.uplinks, self.cores)
 
     @cached_property
     def first_cables(self) -> Shaped[Ints, "group"]:
         """The number of the first cable of each group among those to the cores."""
         return np.cumsum(self.group_cables) - self.group_cables
+
+    def plane(self, group: ArrayLike) -> Ints:
+        """The plane of each group."""
+        return np.asarray(group, np.int64) * self.planes // max(self.groups, 1)
 
     @property
     def multiple(self) -> int:
@@ -115,7 +123,7 @@ class Tree:
     @property
     def switches(self) -> int:
         """The number of switches of all layers."""
-        return self.leaves + self.spines * self.groups + self.cores
+        return self.leaves + self.spines * self.groups + self.planes * self.cores
 
     @property
     def taper(self) -> float:
@@ -161,7 +169,8 @@ class Tree:
             group = int(np.searchsorted(self.first_cables, number, side="right")) - 1
             cables = int(self.group_cables[group]) // self.spines
             spine = group * self.spines + (number - int(self.first_cables[group])) // cables
-            return self.spine_name(spine), f"{self.prefix}core{number % self.cores}"
+            core = self.plane(group) * self.cores + number % self.cores
+            return self.spine_name(spine), f"{self.prefix}core{core}"
 
         blocks = []
         for kind, name, count in (
@@ -232,12 +241,14 @@ def rail_tree(
         )
     port = np.arange(nodes * rails)
     leaf = port // rails // unit * rails + port % rails
-    layers = _layers(units, rails, uplinks, switch_ports)
-    spines, cores, pods = layers
-    unit_of_leaf = np.arange(units * rails) // rails
-    group = (
-        unit_of_leaf * pods // units * rails + np.arange(units * rails) % rails if cores else 0 * unit_of_leaf
-    )
+    rail_of_leaf, unit_of_leaf = np.arange(units * rails) % rails, np.arange(units * rails) // rails
+    spines, cores, pods = _layers(units, rails, uplinks, switch_ports)
+    group, planes = 0 * unit_of_leaf, 1
+    if cores:
+        group = unit_of_leaf * pods // units * rails + rail_of_leaf
+        if _cables_up(group, uplinks, cores).sum() > cores * switch_ports:
+            spines, cores, pods = _layers(units, 1, uplinks, switch_ports)
+            group, planes = unit_of_leaf * pods // units + rail_of_leaf * pods, rails
     return Tree(
         prefix=prefix,
         leaf=leaf,
@@ -254,7 +265,13 @@ def rail_tree(
         down=unit,
         switch_ports=switch_ports,
         switch=switches.name,
+        planes=planes,
     )
+
+
+def _cables_up(group: Shaped[Ints, "leaf"], uplinks: int, cores: int) -> Shaped[Ints, "group"]:
+    """The number of cables from each group to the cores: that of its leaves, but at least one to each core."""
+    return np.maximum(np.bincount(group).astype(np.int64) * uplinks, cores)
 
 
 def _layers(units: int, rails: int, uplinks: int, ports: int) -> tuple[int, int, int]:

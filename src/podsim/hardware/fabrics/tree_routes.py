@@ -41,6 +41,8 @@ def tree_hops(
     lost = np.zeros(len(source), np.bool_)
     if tree.uplinks == 0 and tree.leaves > 1:
         lost |= tree.leaf[source] != tree.leaf[destination]
+    if tree.planes > 1:
+        lost |= tree.plane(tree.group[tree.leaf[source]]) != tree.plane(tree.group[tree.leaf[destination]])
     broken = rate == 0.0
     if not broken.any():
         return hops, lost
