@@ -27,7 +27,8 @@ def ended(words: tuple[str, ...], file: Path, number: int, line: str) -> tuple[i
         [sys.executable, "-m", "podsim.cli", *words, "--save", str(file)], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"COLUMNS": "80"},
     ) as process:  # fmt: skip
-        assert process.stderr is not None and process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout is not None
         lines = []
         for said in process.stderr:
             lines.append(said)
@@ -48,7 +49,8 @@ def test_precisions_keep_their_finished_runs(tmp_path: Path, number: signal.Sign
     kept = json.loads(file.read_text())
     done = [(curve["precision"], curve["seed"]) for curve in kept["curves"]]
     assert done[:4] == [("fp32", 0), ("fp32", 1), ("fp32", 2), ("tf32", 0)]
-    assert len(done) < 21 and kept["stopped"]
+    assert len(done) < 21
+    assert kept["stopped"]
     assert [f"run {count} of 21" in line for count, line in enumerate(
         (line for line in lines if ": final loss" in line), 1
     )] == [True] * len(done)  # fmt: skip
@@ -64,7 +66,10 @@ def test_a_collective_keeps_its_finished_rows(tmp_path: Path, number: signal.Sig
     file = tmp_path / "rows.jsonl"
     status, printed, _ = ended(COLLECTIVE, file, number, " of 26")
     run = read_run(file)
-    assert isinstance(run, MeasuredCollectives) and run.stopped
-    assert 0 < len(run.rows) < 26 and run.rows[0].size == 65536
+    assert isinstance(run, MeasuredCollectives)
+    assert run.stopped
+    assert 0 < len(run.rows) < 26
+    assert run.rows[0].size == 65536
     if number == signal.SIGTERM:
-        assert status == 130 and "# Stopped" in printed
+        assert status == 130
+        assert "# Stopped" in printed

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from podsim.answers.telemetry import Contention, Fault, Telemetry
+from podsim.answers.telemetry import Contention, Fault, PortRow, Telemetry
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
+from podsim.monitoring.port_faults import lower_median, numbers_of, rank_count
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.played_plan import simulate_setting
@@ -55,9 +57,11 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
         shares = [row.queued_rate / row.capacity for row in rows if row.capacity and row.queued_rate]
         trouble = Trouble(link={ranks[0]: max(min(shares), 0.01)}) if shares else None
     elif fault.kind in ("late rank", "hot GPU") and ranks:
-        usual = [row for row in run.rows if row.kind == "compute" and row.collective == rows[0].collective]
-        best = float(np.median([sum(row.values) for row in usual]))
-        trouble = Trouble(slow={ranks[0]: max(sum(rows[0].values) / best, 1.0)})
+        laps = [row for row in run.rows if row.kind == "compute"]
+        trouble = Trouble(slow={
+            rank: max(sum(row.values) / _usual(laps, row.collective), 1.0)
+            for row in laps for rank in set(numbers_of(row.ranks)) & set(numbers_of(fault.ranks))
+        })  # fmt: skip
     elif fault.kind == "wrong cable" and len(ranks) == 2:
         trouble = Trouble(swap={ranks[0]: ranks[1]})
     return fault if trouble is None else replace(fault, cost=step_seconds(setting, trouble) - healthy)
@@ -89,6 +93,14 @@ def with_counterfactual(window: Contention, setting: Setting | None, healthy: fl
     gain = healthy - best
     remedy = f"{name} would save {format_quantity(gain, 's')}" if gain > _LEAST_COST * healthy else ""
     return replace(window, reason=" and ".join(reasons), cost=cost, remedy=remedy)
+
+
+def _usual(laps: Sequence[PortRow], peers: str) -> float:
+    """s. The lower median of what peers compute."""
+    mine = [row for row in laps if row.collective == peers]
+    return lower_median(
+        np.array([sum(row.values) for row in mine]), np.array([rank_count(row) for row in mine])
+    )
 
 
 def _first_ranks(ranks: str) -> list[int]:
