@@ -46,12 +46,14 @@ def write_samples(source: Source, every: str, path: Path) -> None:
     except OSError as problem:
         raise PodsimError(f"--write {str(path)[-80:]}: {problem.strerror or problem}") from None
     sys.stdout.write(f"{visible(str(path))}: {series:,} series at {len(times):,} times\n")
-    if isinstance(source, DaySource):
-        for fault in source.day.faults:
-            lacks = fault.lacks(source.day.cluster, source.day.runs)
-            sys.stdout.write(
-                f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
-            )
+    sys.stdout.writelines(_fault_lines(source))
+
+
+def _fault_lines(source: Source) -> Iterable[str]:
+    """The faults of a day, and which of them have no effect."""
+    for fault in source.day.faults if isinstance(source, DaySource) else ():
+        lacks = fault.lacks(source.day.cluster, source.day.runs)
+        yield f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
 
 
 def _sample_times(source: Source, every: str) -> Floats:
@@ -89,6 +91,7 @@ def serve_metrics(source: Source, *, speed: float, host: str, port: int) -> None
 
     server = make_server(scrape, host, port)
     sys.stdout.write(f"podsim: http://{host}:{server.server_address[1]}/metrics\npodsim: Ctrl-C ends it\n")
+    sys.stdout.writelines(_fault_lines(source))
     sys.stdout.flush()
     with server:
         server.serve_forever()
