@@ -6,7 +6,9 @@ exemplars and native histograms.
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,12 +115,29 @@ def read_metrics(path: Path, names: Collection[str] | None = None) -> dict[str, 
         if size > _LARGEST:
             raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
         with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
             file.seek(max(size - 64, 0))
-            is_open = file.read().rstrip().endswith(b"# EOF")
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as text:
-            return _read(text, path.name, 1.0 if is_open else 1e-3, names)
+            end = file.read()
+        if packed:
+            end = _end_of_packed(path)
+        opened = gzip.open if packed else open
+        with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as text:
+            return _read(text, path.name, 1.0 if end.rstrip().endswith(b"# EOF") else 1e-3, names)
+    except (EOFError, zlib.error) as problem:
+        raise PodsimError(f"{path.name}: damaged gzip: {problem}; copy the file again") from None
     except OSError as problem:
         raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
+
+
+def _end_of_packed(path: Path) -> bytes:
+    """The last bytes of a gzip's content. Raises PodsimError for one that is too large."""
+    end, size = b"", 0
+    with gzip.open(path) as file:
+        while piece := file.read(1 << 20):
+            end, size = (end + piece)[-64:], size + len(piece)
+            if size > _LARGEST:
+                raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
+    return end
 
 
 def _read(text: IO[str], name: str, unit: float, names: Collection[str] | None) -> dict[str, list[Series]]:

@@ -60,7 +60,9 @@ class ExporterOptions:
     begin: str = option("", "Its first moment as a date, 2026-01-31 or 2026-01-31T08:00; default yesterday.")
     every: str = option("60s", "Time between samples that --write writes.")
     speed: float = option(60.0, "Simulated seconds per second of a live replay.")
-    write: Path | None = option(None, "Write the whole day to FILE as OpenMetrics, for promtool, and end.")
+    write: Path | None = option(
+        None, "Write the whole day to FILE as OpenMetrics, for promtool, and end; FILE.gz: packed."
+    )
     files: Path | None = option(
         None, "Write dashboards, alert rules and a configuration to a folder, and end."
     )
