@@ -48,7 +48,7 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
         for row in run.rows
         if fault.port in (row.part, row.port) and (not row.collective or row.kind == "compute")
     ]
-    ranks = _first_ranks(fault.ranks)
+    ranks = numbers_of(fault.ranks)
     if fault.kind == "clash":
         sound = step_seconds(setting, Trouble(), replace(setting.cluster, routing="adaptive"))
         return replace(fault, cost=healthy - sound)
@@ -60,7 +60,7 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
         laps = [row for row in run.rows if row.kind == "compute"]
         trouble = Trouble(slow={
             rank: max(sum(row.values) / _usual(laps, row.collective), 1.0)
-            for row in laps for rank in set(numbers_of(row.ranks)) & set(numbers_of(fault.ranks))
+            for row in laps for rank in set(numbers_of(row.ranks)) & set(ranks)
         })  # fmt: skip
     elif fault.kind == "wrong cable" and len(ranks) == 2:
         trouble = Trouble(swap={ranks[0]: ranks[1]})
@@ -101,8 +101,3 @@ def _usual(laps: Sequence[PortRow], peers: str) -> float:
     return lower_median(
         np.array([sum(row.values) for row in mine]), np.array([rank_count(row) for row in mine])
     )
-
-
-def _first_ranks(ranks: str) -> list[int]:
-    """The first rank of each range."""
-    return [int(text.split("-")[0]) for text in ranks.split(",") if text[:1].isdigit()]

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from podsim.answers.diagnosis import Diagnosis, Effect, Finding
-from podsim.errors import PodsimError
+from podsim.answers.prediction import Prediction
+from podsim.errors import NoFitError, PlanError, PodsimError
 from podsim.fleet.price_offers import price_offer
 from podsim.fleet.reliability_rates import recovery
 from podsim.hardware.cluster import load_cluster
@@ -31,8 +33,7 @@ _LEAST = 1e-3
 def with_costs(diagnosis: Diagnosis, on: str, model: str, price: str) -> Diagnosis:
     """The diagnosis of machine `on` with costs; its jobs train `model` with the best plan, or "": nothing is simulated.
 
-    A job has the plan of the largest power of two of its GPUs. Raises PodsimError for a GPU without a price, and what
-    `podsim.plan` raises.
+    Raises PodsimError for a GPU without a price, and for a model that no plan fits.
     """
     offer = price_offer(price, cluster := load_cluster(on))
     if offer is None:
@@ -40,13 +41,26 @@ def with_costs(diagnosis: Diagnosis, on: str, model: str, price: str) -> Diagnos
     settings: dict[int, tuple[Setting, float]] = {}
     for effect in [each.effect for each in diagnosis.findings]:
         if model and effect and _is_simulated(effect) and effect.gpus not in settings:
-            size = 1 << (effect.gpus.bit_length() - 1)
-            case, result = find_plans(SearchOptions(model=model, on=on, gpus=size))
-            plan = Plan(**dict(result.ranked[0].prediction.plan))  # type: ignore[arg-type]
-            setting = Setting(case.model, case.cluster, plan, case.default_batch)
+            setting, _ = best_plan(model, on, effect.gpus)
             settings[effect.gpus] = setting, step_seconds(setting, Trouble())
     findings = tuple(_with_cost(each, settings, offer.low) for each in diagnosis.findings)
     return replace(diagnosis, findings=findings)
+
+
+@cache
+def best_plan(model: str, on: str, gpus: int) -> tuple[Setting, Prediction]:
+    """The best plan, and what it is predicted to do, on the largest power of two of GPUs that a job has."""
+    size = 1 << (gpus.bit_length() - 1)
+    try:
+        case, result = find_plans(SearchOptions(model=model, on=on, gpus=size))
+    except (PlanError, NoFitError) as problem:
+        raise PodsimError(
+            f"model={model}: no plan on {size} GPUs of {on}, as a job has; take a smaller model:"
+            f" --model bert-large ({str(problem)[:160]})"
+        ) from None
+    prediction = result.ranked[0].prediction
+    plan = Plan(**dict(prediction.plan))  # type: ignore[arg-type]
+    return Setting(case.model, case.cluster, plan, case.default_batch), prediction
 
 
 def _is_simulated(effect: Effect) -> bool:

@@ -190,22 +190,15 @@ def _effect(ill: Ill, roles: Roles, ports: Sequence[Key], speeds: Mapping[str, F
         return None
     last, job = runs[-1]
     members = sorted((gpu for gpu, jobs in roles.by_gpu.items() if jobs[last] == job), key=part_order)
+    low = {
+        symptom.metric: float(np.median(shares)) for symptom, here, values in shown
+        if len(shares := values[here & (values > 0) & (values < 1)])
+    }  # fmt: skip
     pace = speeds[job][shows & np.isfinite(speeds[job])] if job in speeds else np.zeros(0)
     return Effect(
         job=job, gpus=len(members), ranks=tuple(members.index(gpu) for gpu in gpus if gpu in members),
-        clock=_share_left(shown, _CLOCK), link=_share_left(shown, _RATE),
-        speed=float(pace.min()) if len(pace) else None,
+        clock=low.get(_CLOCK, 1.0), link=low.get(_RATE, 1.0), speed=float(pace.min()) if len(pace) else None,
     )  # fmt: skip
-
-
-def _share_left(shown: Sequence[Answer], metric: str) -> float:
-    """The median share of its usual value that a metric has while it is low; 1 where no symptom says so."""
-    shares = [
-        values[shows & (values > 0) & (values < 1)]
-        for symptom, shows, values in shown
-        if symptom.metric == metric
-    ]
-    return float(np.median(shares[0])) if shares and len(shares[0]) else 1.0
 
 
 def _evidence(symptom: Symptom, shows: Truths, values: Floats) -> str:
