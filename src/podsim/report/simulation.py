@@ -229,9 +229,15 @@ def _port_bytes(step: SimulatedStep) -> Iterator[Block]:
         of_kind[traffic] = max(of_kind.get(traffic, 0.0), size)
     if most:
         names = dict.fromkeys(name for of_kind in most.values() for name in of_kind)
-        columns = [Column(name or "all", lambda row, name=name: row[1].get(name), "B") for name in names]
-        table = Table(columns=(Column("most on one link, of", lambda row: row[0]), *columns))
-        yield from ("", Rows(table, list(most.items())))
+        rows = [
+            {"link": kind} | {name or "all": of_kind.get(name) for name in names}
+            for kind, of_kind in most.items()
+        ]
+        columns = (
+            Column("most on one link, of", "link"),
+            *(Column(name or "all", "", "B") for name in names),
+        )
+        yield from ("", Rows(Table(columns=columns), rows))
 
 
 def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator[Line]:
