@@ -94,7 +94,7 @@ class Finding:
     )
     """The symptoms in words, with metric and value."""
     effect: Effect | None = shown(is_hidden=True)
-    """What it does to the last job on the part; None where none is on it."""
+    """The effect on the last job on the part; None where none is on it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,12 +43,12 @@ def write_samples(source: Source, every: str, path: Path) -> None:
             f"{series:,} series at {len(times):,} times are more than {_MOST_SAMPLES:,} samples, all that is written;"
             f" take --every {least:.0f}s or more, a shorter --length, or fewer nodes"
         )
-    one = sum(
+    scrape = sum(
         len(piece) for piece in metric_text(source.families(times[:1]), "openmetrics", times[:1].tolist())
     )
     packed = path.suffix.lower() == ".gz"
     sys.stderr.write(
-        f"podsim: about {format_quantity(float(one * len(times)), 'B')} of text"
+        f"podsim: about {format_quantity(float(scrape * len(times)), 'B')} of text"
         f"{', packed by gzip' if packed else f'; with --write {path.name}.gz a fraction of it'}\n"
     )
     pieces = (piece.encode() for piece in metric_text(source.families(times), "openmetrics", times.tolist()))

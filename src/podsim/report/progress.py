@@ -69,6 +69,7 @@ class _Bar:
     def name(self, title: str) -> None:
         """Set the current activity."""
         self.title = visible(title)
+        self.draw()
 
     def tell(self, is_over: threading.Event, after: float) -> None:
         """Show it after some seconds; to a file or pipe, say it again each 5 s."""
@@ -84,11 +85,14 @@ class _Bar:
             self._say()
             return
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import Progress
 
         progress = Progress(console=Console(stderr=True), transient=True)
         task = progress.add_task(self.title, total=None)
-        self.draw = lambda: progress.update(task, completed=self.done, total=self.total or None)
+        self.draw = lambda: progress.update(
+            task, description=escape(self.title), completed=self.done, total=self.total or None
+        )
         self.close = progress.stop
         self.write = lambda text: progress.console.print(text, markup=False, highlight=False)
         self.draw()
@@ -112,12 +116,5 @@ _PAUSE = 5.0
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
     """Give a function that shows the current activity."""
-    if not sys.stderr.isatty():
-        with _shown(_Bar("at work"), 1.0) as shown:
-            yield shown.name
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status("") as line:
-        yield lambda text: line.update(Text(visible(text)))
+    with _shown(_Bar("at work"), 1.0) as shown:
+        yield shown.name

@@ -54,9 +54,9 @@ def measure_collective(
 
     with stopped_by_signals():
         try:
-            told = run_task(task_of(job), rank, watch=watch)
+            measured = run_task(task_of(job), rank, watch=watch)
         except KeyboardInterrupt:
             if not rows:
                 raise
-            told = head | {"rows": rows, "stopped": True}
-    return keep_run(told, MeasuredCollectives, options.save)
+            measured = head | {"rows": rows, "stopped": True}
+    return keep_run(measured, MeasuredCollectives, options.save)
