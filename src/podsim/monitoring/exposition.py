@@ -6,9 +6,8 @@ exemplars and native histograms.
 
 from __future__ import annotations
 
-import gzip
+import io
 import re
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.foreign_files import read_bytes
 from podsim.quoting import whole
 
 CONTENT_TYPES = {
@@ -115,29 +115,20 @@ def read_metrics(path: Path, names: Collection[str] | None = None) -> dict[str, 
         if size > _LARGEST:
             raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
+            is_packed = file.read(2) == b"\x1f\x8b"
             file.seek(max(size - 64, 0))
             end = file.read()
-        if packed:
-            end = _end_of_packed(path)
-        opened = gzip.open if packed else open
-        with opened(path, "rt", encoding="utf-8", errors="replace", newline="\n") as text:
-            return _read(text, path.name, 1.0 if end.rstrip().endswith(b"# EOF") else 1e-3, names)
-    except (EOFError, zlib.error) as problem:
-        raise PodsimError(f"{path.name}: damaged gzip: {problem}; copy the file again") from None
+        data = (
+            read_bytes(path, most=1 << 30, error=PodsimError, hint="give a shorter dump")
+            if is_packed
+            else b""
+        )
+        with io.BytesIO(data) if is_packed else path.open("rb") as content:
+            unit = 1.0 if (data[-64:] or end).rstrip().endswith(b"# EOF") else 1e-3
+            text = io.TextIOWrapper(content, encoding="utf-8", errors="replace", newline="\n")
+            return _read(text, path.name, unit, names)
     except OSError as problem:
         raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
-
-
-def _end_of_packed(path: Path) -> bytes:
-    """The last bytes of a gzip's content. Raises PodsimError for one that is too large."""
-    end, size = b"", 0
-    with gzip.open(path) as file:
-        while piece := file.read(1 << 20):
-            end, size = (end + piece)[-64:], size + len(piece)
-            if size > _LARGEST:
-                raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
-    return end
 
 
 def _read(text: IO[str], name: str, unit: float, names: Collection[str] | None) -> dict[str, list[Series]]:

@@ -38,11 +38,11 @@ def with_costs(diagnosis: Diagnosis, on: str, model: str, price: str) -> Diagnos
     offer = price_offer(price, cluster := load_cluster(on))
     if offer is None:
         raise PodsimError(f"no price of {cluster.gpu.name} is known; give USD per GPU-hour: --price 2.10")
+    effects = [each.effect for each in diagnosis.findings]
     settings: dict[int, tuple[Setting, float]] = {}
-    for effect in [each.effect for each in diagnosis.findings]:
-        if model and effect and _is_simulated(effect) and effect.gpus not in settings:
-            setting, _ = best_plan(model, on, effect.gpus)
-            settings[effect.gpus] = setting, step_seconds(setting, Trouble())
+    for gpus in {each.gpus for each in effects if model and each and _is_simulated(each)}:
+        setting, _ = best_plan(model, on, gpus)
+        settings[gpus] = setting, step_seconds(setting, Trouble())
     findings = tuple(_with_cost(each, settings, offer.low) for each in diagnosis.findings)
     return replace(diagnosis, findings=findings)
 
@@ -73,18 +73,19 @@ def _with_cost(finding: Finding, settings: Mapping[int, tuple[Setting, float]], 
     effect = finding.effect
     if effect is None:
         return finding
-    is_simulated = _is_simulated(effect) and effect.gpus in settings
-    if is_simulated:
+    if is_simulated := _is_simulated(effect) and effect.gpus in settings:
         setting, healthy = settings[effect.gpus]
         ranks = [rank for rank in effect.ranks if rank < int(setting.plan.gpus)]
         slow = {rank: 1 / effect.clock for rank in ranks if effect.clock < 1}
         link = {rank: effect.link for rank in ranks if effect.link < 1}
-        lost = 1 - healthy / step_seconds(setting, Trouble(slow=slow, link=link))
-    elif effect.speed is not None:
-        lost = max(1 - effect.speed, 0.0)
-    else:
+        speed = healthy / step_seconds(setting, Trouble(slow=slow, link=link))
+    elif effect.speed is None:
         return finding
+    else:
+        speed = effect.speed
+    lost = max(1 - speed, 0.0)
     pays = recovery()["start"].value / lost if lost > _LEAST else None
-    daily = max(lost, 0.0) * effect.gpus * price * _DAY
-    cost = replace(effect, lost=lost, is_simulated=is_simulated, daily=daily, restart_pays=pays)
-    return replace(finding, effect=cost)
+    daily = lost * effect.gpus * price * _DAY
+    return replace(finding, effect=replace(
+        effect, lost=lost, is_simulated=is_simulated, daily=daily, restart_pays=pays,
+    ))  # fmt: skip

@@ -69,7 +69,9 @@ def _packed(pieces: Iterable[bytes]) -> Iterable[bytes]:
 
 def _fault_lines(source: Source) -> Iterable[str]:
     """The faults of a day, and which of them have no effect."""
-    for fault in source.day.faults if isinstance(source, DaySource) else ():
+    if not isinstance(source, DaySource):
+        return
+    for fault in source.day.faults:
         lacks = fault.lacks(source.day.cluster, source.day.runs)
         yield f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,28 +230,25 @@ def _by_node(late: Sequence[Fault], ports: Sequence[PortRow]) -> Iterator[Fault]
             if len(slow) > max(len(ranks) / 2, 1):
                 left = [fault for fault in left if fault not in mine]
                 evidence = f"{len(slow)} of its {len(ranks)} ranks are late; of rank {mine[0].ranks}, {mine[0].evidence}"
-                names = ",".join(map(str, slow))
-                if slow[-1] - slow[0] == len(slow) - 1:
-                    names = f"{slow[0]}-{slow[-1]}"
-                yield replace(
-                    mine[0],
-                    port=node,
-                    ranks=names,
-                    evidence=evidence,
-                    remedy=f"a sound node; {mine[0].remedy}",
-                )
+                is_range = slow[-1] - slow[0] == len(slow) - 1
+                names = f"{slow[0]}-{slow[-1]}" if is_range else ",".join(map(str, slow))
+                yield replace(mine[0], port=node, ranks=names, evidence=evidence, remedy="a sound node")
     yield from left
 
 
-def numbers_of(ranks: str) -> list[int]:
-    """The ranks of a text such as "0-7,12"."""
+def _spans(ranks: str) -> list[range]:
     ends = [text.split("-") for text in ranks.split(",") if _RANKS.fullmatch(text)]
-    return [rank for end in ends for rank in range(int(end[0]), int(end[-1]) + 1)]
+    return [range(int(end[0]), int(end[-1]) + 1) for end in ends]
+
+
+def numbers_of(ranks: str) -> list[int]:
+    """The ranks of a text such as "0-7,12"; the first hundred thousand of more."""
+    return list(islice(chain.from_iterable(_spans(ranks)), 100_000))
 
 
 def rank_count(row: PortRow) -> int:
     """The number of ranks that a row stands for."""
-    return max(len(numbers_of(row.ranks)), 1)
+    return max(sum(map(len, _spans(row.ranks))), 1)
 
 
 def lower_median(values: NDArray[np.float64], weight: NDArray[np.int64]) -> float:
