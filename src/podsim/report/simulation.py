@@ -26,7 +26,7 @@ _FASTER = 0.1
 _BARS = " ▁▂▃▄▅▆▇█"
 _LINKS, _BINS = 8, 80
 """links that are listed, and the most columns of their use over time"""
-_TRACED = 64
+_TRACED = 32
 """GPUs of a job whose every port is followed: thousands take long"""
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """lower ends of the classes of utilisation that links and times are counted in"""
