@@ -8,7 +8,9 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
+from made_machines import dgx_a100
 
+import podsim
 from podsim.acceptance.health_checks import health_parts
 from podsim.acceptance.rank_checks import rank_checks
 from podsim.acceptance.storage_checks import remarked
@@ -17,6 +19,7 @@ from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_par
 from podsim.answers.acceptance import Acceptance, Part
 from podsim.answers.lab import MeasuredPair, MeasuredRanks
 from podsim.errors import LabError
+from podsim.packaged import packaged_toml
 from podsim.report.junit import junit_text
 
 GPU = """GPU 00000000:{slot}:00.0
@@ -24,21 +27,51 @@ GPU = """GPU 00000000:{slot}:00.0
     VBIOS Version                         : {vbios}
     PCI
         GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 1
+                Device Current            : 1
+                Device Max                : 4
+                Host Max                  : {host}
             Link Width
                 Max                       : 16x
                 Current                   : {width}x
     Clocks Event Reasons
-        HW Slowdown                       : Not Active
+        Idle                              : Active
+        HW Slowdown                       : {slow}
             HW Thermal Slowdown           : {hot}
+            HW Power Brake Slowdown       : Not Active
+        SW Thermal Slowdown               : Not Active
     ECC Errors
+        Volatile
+            SRAM Correctable              : 2
+            DRAM Uncorrectable            : 0
         Aggregate
+            DRAM Correctable              : 9
             DRAM Uncorrectable            : {ecc}
+    Retired Pages
+        Single Bit ECC                    : N/A
+        Pending Page Blacklist            : {pages}
     Remapped Rows
         Correctable Error                 : 3
-        Uncorrectable Error               : 0
-        Pending                           : No
+        Uncorrectable Error               : {rows}
+        Pending                           : {pending}
+        Remapping Failure Occurred        : {failed}
+    Clocks
+        SM                                : 210 MHz
+    Max Clocks
+        SM                                : {clock} MHz
 """
-SOUND = {"vbios": "92.00", "width": 16, "hot": "Not Active", "ecc": 0}
+SOUND = {"vbios": "92.00", "width": 16, "hot": "Not Active", "ecc": 0, "host": 4, "slow": "Not Active", "pages": "No",
+         "rows": 0, "pending": "No", "failed": "No", "clock": 1410}  # fmt: skip
+"""What nvidia-smi -q prints of a GPU of a DGX A100."""
+FAULTS = {
+    "uncorrectable ECC errors": {"ecc": 1}, "rows remapped for uncorrectable errors": {"rows": 2},
+    "row remaps pending or failed": {"pending": "Yes"}, "pages pending retirement": {"pages": "Yes"},
+    "clocks held down": {"hot": "Active"}, "clocks held down by hardware": {"slow": "Active"},
+    "PCIe width": {"width": 8}, "PCIe generation": {"host": 3}, "maximum SM clock": {"clock": 1275},
+    "VBIOS": {"vbios": "91.00"},
+}  # fmt: skip
 
 
 def _differing(tmp_path: Path, **fault: object) -> dict[str, str]:
@@ -50,17 +83,55 @@ def _differing(tmp_path: Path, **fault: object) -> dict[str, str]:
     return {part.name: part.found for part in parts if part.verdict == "differs"}
 
 
+@pytest.mark.parametrize("name", [rule["name"] for rule in packaged_toml("acceptance/health.toml")["gpu"]])
+def test_a_sick_gpu_is_named_by_its_slot(tmp_path: Path, name: str) -> None:
+    """Each rule of health.toml by its fault, of one GPU of four."""
+    assert _differing(tmp_path) == {}
+    found = _differing(tmp_path, **FAULTS[name])
+    assert list(found) == [name]
+    assert "00000000:02:00.0" in found[name]
+    assert "01:00.0" not in found[name]
+    assert list(_differing(tmp_path, failed="Yes")) == ["row remaps pending or failed"]
+
+
+def test_a_dump_of_a_dgx_is_accepted_until_a_remap_is_pending(tmp_path: Path) -> None:
+    root, dump = dgx_a100(tmp_path / "root"), tmp_path / "smi.txt"
+    for pending in ("No", "Yes"):
+        changed = [SOUND | ({"pending": pending} if slot == 2 else {}) for slot in range(8)]
+        gpus = [GPU.format(slot=f"{slot:02X}", **each) for slot, each in enumerate(changed)]
+        dump.write_text("".join(gpus))
+        answer = podsim.verify_machine(
+            expect="dgx-a100-80gb", only="inventory,health", root=root, health=[dump]
+        )
+        verdicts = {part.name: part.verdict for part in answer.parts}
+        assert verdicts.pop("row remaps pending or failed") == ("ok" if pending == "No" else "differs")
+        assert set(verdicts) > {*FAULTS, "processors", "GPUs and adapters", "TPM"} - {
+            "row remaps pending or failed"
+        }
+        assert "differs" not in verdicts.values()
+
+
 @pytest.mark.parametrize(
-    ("fault", "name"),
+    ("metric", "value", "fault"),
     [
-        ({}, None), ({"ecc": 1}, "uncorrectable ECC errors"), ({"width": 8}, "PCIe width"), ({"vbios": "91.00"}, "VBIOS"),
-        ({"hot": "Active"}, "clocks held down"),
+        ("DCGM_FI_DEV_ROW_REMAP_PENDING", 1, {"pending": "Yes"}), ("DCGM_FI_DEV_ROW_REMAP_FAILURE", 1, {"failed": "Yes"}),
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 2, {"ecc": 2}), ("DCGM_FI_DEV_PCIE_LINK_WIDTH", 8, {"width": 8}),
+        ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 2, {"rows": 2}),
+        ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 0x40, {"hot": "Active"}),
     ],
 )  # fmt: skip
-def test_a_sick_gpu_is_named_by_its_slot(tmp_path: Path, fault: dict[str, object], name: str | None) -> None:
-    found = _differing(tmp_path, **fault)
-    assert list(found) == ([name] if name else [])
-    assert all("00000000:02:00.0" in text and "01:00.0" not in text for text in found.values())
+def test_verify_and_diagnose_see_the_same_facts(
+    tmp_path: Path, metric: str, value: int, fault: dict[str, object]
+) -> None:
+    """One scrape of an exporter and one dump of the same four GPUs."""
+    sound = {"DCGM_FI_DEV_PCIE_LINK_WIDTH": 16}.get(metric, 0)
+    for worst, named in ((sound, []), (value, ["GPU 2"])):
+        (tmp_path / "scrape.txt").write_text("".join(
+            f'{name}{{gpu="{gpu}",hostname="node0"}} {(40, worst if gpu == 2 else sound)[name == metric]}\n'
+            for name in ("DCGM_FI_DEV_GPU_TEMP", metric) for gpu in range(4)
+        ))  # fmt: skip
+        assert [finding.part for finding in podsim.diagnose(tmp_path / "scrape.txt").findings] == named
+        assert len(_differing(tmp_path, **(fault if named else {}))) == len(named)
 
 
 def test_adapters_firmware_and_boot(tmp_path: Path) -> None:
@@ -108,17 +179,23 @@ def test_the_slow_one_is_named() -> None:
     assert "rank 1 on node0 and rank 7 on node1" in between.why
 
 
-def test_too_good_is_a_remark() -> None:
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_more_than_hardware_can_give_is_a_finding(name: str) -> None:
+    """Each check has its own limit; where ports and drives allow more than is expected, it is a remark."""
+    threshold, figure = THRESHOLDS[name], Figure(group="metadata", name="File stat", unit="1/s")
+    good, much = 0.99 * threshold.most, 1.01 * threshold.most
+    assert check(figure, threshold, measured=good, expected=1.0).verdict == "ok"
+    assert check(figure, threshold, measured=much, expected=1.0).verdict == "above the limit"
+    assert check(figure, threshold, measured=3.1, expected=1.0, limit=4.0).verdict == "remark"
+    assert check(figure, threshold, measured=2.98, expected=1.0).verdict == "above the limit"
+
+
+def test_writes_far_above_reads_are_a_remark() -> None:
     def storage(name: str, measured: float, expected: float | None) -> object:
         figure = Figure(group="storage", name=name, unit="B/s")
         return check(figure, THRESHOLDS["bandwidth"], measured=measured, expected=expected)
 
-    reads, writes, much = (
-        storage("fio read 1M", 1e9, 1e9),
-        storage("fio write 1M", 7e9, None),
-        storage("x", 38.0, 1.0),
-    )
-    assert much.verdict == "remark"  # type: ignore[attr-defined]
+    reads, writes = storage("fio read 1M", 1e9, 1e9), storage("fio write 1M", 7e9, None)
     marked = list(remarked([reads, writes]))  # type: ignore[list-item]
     assert [each.verdict for each in marked] == ["ok", "remark"]
     assert "7 times reads" in marked[1].why

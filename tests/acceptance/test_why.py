@@ -63,6 +63,23 @@ def test_injected_faults_are_named(
                                            rel=0.1) for fault in late)  # fmt: skip
 
 
+@pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm4-40gb"])
+def test_gpus_that_differ_by_design_are_not_late(gpu: str, tmp_path: Path) -> None:
+    path = tmp_path / "step.jsonl"
+    podsim.simulate(**PLAN, node={1: gpu}, ranks="all", jitter=0.02, save=path, force=True)
+    assert podsim.why(run=path).faults == ()
+
+
+def test_a_slow_node_is_one_fault_with_the_cost_of_all_its_ranks(tmp_path: Path) -> None:
+    path, slow = tmp_path / "step.jsonl", dict.fromkeys(range(8, 16), 1.2)
+    podsim.simulate(**PLAN, slow=slow, ranks="all", save=path)
+    answer = podsim.why(run=path)
+    (fault,) = answer.faults
+    assert (fault.kind, fault.port, fault.ranks) == ("late rank", "node1", "8-15")
+    assert fault.evidence.startswith("8 of its 8 ranks are late")
+    assert fault.cost == pytest.approx(podsim.simulate(**PLAN, slow=slow).step_time - answer.healthy, rel=0.1)
+
+
 def test_a_port_is_shown_and_an_unknown_one_refused(tmp_path: Path) -> None:
     path = tmp_path / "step.jsonl"
     podsim.simulate(**PLAN, save=path)
@@ -108,6 +125,34 @@ def test_text_of_tc_and_ethtool(tmp_path: Path) -> None:
     nic.write_text("NIC statistics:\n     tx_bytes_phy: 12\n     rx_crc_errors_phy: 4242\n", "utf-8")
     assert [(row.port, row.errors) for row in read_counters(tc).rows] == [("eth1 out", 7)]
     assert [(fault.kind, fault.port) for fault in podsim.why(run=nic).faults] == [("bad cable", "eth0")]
+
+
+_TREE = {
+    "eth0@0.txt": "NIC statistics:\n     tx_bytes: 1000\n     tx_bytes_phy: 1040\n     rx_bytes_phy: 7\n"
+                  "     link_down_events_phy: 1\n     rx_prio3_pause: 12\n     rx_crc_errors_phy: 3\n",
+    "eth0@60.txt": "NIC statistics:\n     tx_bytes: 7000\n     tx_bytes_phy: 7040\n     rx_bytes_phy: 7\n"
+                   "     link_down_events_phy: 6\n     rx_prio3_pause: 12\n     rx_crc_errors_phy: 3\n",
+    "eth1@0.txt": "NIC statistics:\n     tx_bytes_phy: 40\n     rx_symbol_err_phy: 20\n     link_down_events_phy: 0\n",
+    "eth1@60.txt": "NIC statistics:\n     tx_bytes_phy: 9040\n     rx_symbol_err_phy: 90\n     link_down_events_phy: 0\n",
+    "tc@0.json": '[{"kind": "mq", "handle": "0:", "dev": "eth2", "root": true, "bytes": 500, "drops": 0, "qlen": 0},'
+                 ' {"kind": "fq_codel", "dev": "eth2", "parent": ":1", "bytes": 500, "drops": 0, "qlen": 0}]',
+    "tc@60.json": '[{"kind": "mq", "handle": "0:", "dev": "eth2", "root": true, "bytes": 8500, "drops": 450, "qlen": 9},'
+                  ' {"kind": "fq_codel", "dev": "eth2", "parent": ":1", "bytes": 8500, "drops": 450, "qlen": 9}]',
+}  # fmt: skip
+"""Readings of a node's adapters and queues, a minute apart, in the words of mlx5's driver and of tc -s -j qdisc."""
+
+
+def test_a_tree_of_ethtool_and_tc_names_the_ill_adapters(tmp_path: Path) -> None:
+    for name, text in _TREE.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    sent = {row.port: (row.bytes, row.downs, row.errors) for row in read_counters(tmp_path).rows}
+    assert sent == {
+        "eth0 out": (pytest.approx(6000), 5, 0), "eth0 in": (0, 0, 0), "eth1 out": (pytest.approx(9000), 0, 70),
+        "eth2 out": (pytest.approx(8000), 0, 450),
+    }  # fmt: skip
+    assert {(fault.kind, fault.port) for fault in podsim.why(run=tmp_path).faults} == {
+        ("flapping port", "eth0"), ("bad cable", "eth2"),
+    }  # fmt: skip
 
 
 def test_a_late_rank_is_the_last_to_take_part() -> None:

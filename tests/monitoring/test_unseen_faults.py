@@ -165,8 +165,9 @@ def test_most_of_a_few_drawn_changes_are_named(telemetry: Day) -> None:
 
 
 @pytest.mark.long
-def test_four_of_five_drawn_changes_are_named(telemetry: Day) -> None:
-    every = list(draws(telemetry, 200, 39))
+@pytest.mark.parametrize("seed", [39, 20261])  # limits were tuned on the first alone
+def test_four_of_five_drawn_changes_are_named(telemetry: Day, seed: int) -> None:
+    every = list(draws(telemetry, 200, seed))
     for kind in KINDS:
         mine = [is_named for drawn_kind, _, is_named in every if drawn_kind == kind]
         missed = sorted(

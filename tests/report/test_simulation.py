@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from made_timelines import simulated
 from matplotlib.text import Text
 
+import podsim
 from podsim.answers.simulated import LinkUse
 from podsim.errors import TimelineError
 from podsim.report import print_simulated, simulated_data, simulated_text
@@ -25,6 +26,7 @@ from podsim.report.simulation import (
     busiest_links,
     carriers,
     links_report,
+    simulated_report,
     time_by_level,
     use_over_time,
     utilisation,
@@ -100,7 +102,7 @@ def test_every_link_is_counted_once() -> None:
     ]
     assert sum(counts) == sum(use.copies for use in STEP.links)
     assert lines[-1].strip() == "100 of 112 links carried nothing."
-    assert report_text(links_report(replace(STEP, links=()))) == "Links: none carried anything\n"
+    assert report_text(links_report(replace(STEP, links=()))) == "Adapters: none carried anything\n"
 
 
 def test_data_are_plain_and_whole() -> None:
@@ -139,3 +141,21 @@ def test_links_are_drawn(tmp_path: Path) -> None:
         plot_links(STEP, tmp_path / "l.html")
     with pytest.raises(TimelineError, match="no link carried anything"):
         links_figure(replace(STEP, links=()))
+
+
+def test_bytes_of_tensor_and_pipeline_parallelism_side_by_side() -> None:
+    """The two formulas of lectures: 4 all-reduces of b s h a layer and micro-batch, 2 (t - 1) / t of which each rank
+    sends; b s h / t from stage to stage. GPT of 24 layers, two stages, 16 micro-batches of one sequence, in bf16.
+    """
+    step = podsim.simulate("gpt-1.7b", on="dgx-a100:2", tp=4, pp=2, batch=32)
+    activations, micro = 2 * 2048 * 2304, 16
+    embedding = 1  # whose output is added up, too, on the first stage
+    tensor = (4 * 24 // 2 + embedding) * micro * activations * 2 * 3 / 4
+    head, *rows = [line.split() for line in report_text(simulated_report(step)).splitlines()[-5:] if line]
+    assert head[-4:] == ["all", "pp", "dp", "tp"]
+    assert rows[1][0] == "nvlink"
+    assert float(rows[1][-2]) == pytest.approx(tensor / 1e9, rel=0.005)
+    assert [float(cell) for cell in rows[0][1::2]] == pytest.approx(
+        [micro * activations / 4 / 1e6] * 2, rel=1e-3
+    )
+    assert rows[0][0] == "adapter"

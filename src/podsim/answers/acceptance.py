@@ -45,6 +45,8 @@ class Threshold:
     name: str
     least: float
     """share. The smallest acceptable share of the expected figure."""
+    most: float
+    """factor. The largest plausible multiple of it: beyond it, other things were measured."""
     why: str
 
 

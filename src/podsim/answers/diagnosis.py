@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
+from podsim.units import short_seconds
 
 
 def _moment(seconds: float) -> str:
@@ -24,6 +25,45 @@ def span_text(since: float | None, until: float | None) -> str:
 def first_names(names: Sequence[str]) -> str:
     """The first four names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """What a finding does to the last job on its part, and with --cost what that costs."""
+
+    job: str
+    gpus: int
+    """The number of GPUs of the job."""
+    ranks: tuple[int, ...]
+    """The ranks on the part, in order of node and GPU."""
+    clock: float
+    """share. The clock that the part has, relative to its peers."""
+    link: float
+    """share. The bandwidth that the port has, of what it should have."""
+    speed: float | None
+    """share. The least speed of the job at that time, relative to its prediction; None where that is unknown."""
+    lost: float | None = None
+    """share. The share of the job's time that the finding costs; None without --cost."""
+    is_simulated: bool = False
+    """Whether `lost` is of simulations with and without the finding; else the telemetry's, of all that slows the job."""
+    daily: float | None = None
+    """USD. The price of the GPU time that is lost in a day."""
+    restart_pays: float | None = None
+    """s. The rest of the job above which a restart on sound nodes costs less."""
+
+    @property
+    def words(self) -> str:
+        """The cost, and whether to drain; "" without --cost."""
+        if self.lost is None or self.daily is None:
+            return ""
+        how = "simulated with and without it" if self.is_simulated else "measured, with all that slows it"
+        if not self.restart_pays:
+            return f". Costs job {self.job} no time ({how}): drain it when the job ends"
+        rest = short_seconds(self.restart_pays)
+        return (
+            f". Costs {self.lost:.1%} of job {self.job}'s time ({how}), {self.daily:,.0f} USD a day: drain it if the job"
+            f" goes on for more than {rest}, else let it finish"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +88,13 @@ class Finding:
     remedy: str = shown(is_hidden=True)
     """The remedy: what to do."""
     evidence: tuple[str, ...] = shown(
-        of_row=lambda finding: f"{'; '.join(finding.evidence)}. To do: {finding.remedy}"
+        of_row=lambda finding: (
+            f"{'; '.join(finding.evidence)}. To do: {finding.remedy}{finding.effect.words if finding.effect else ''}"
+        )
     )
     """The symptoms in words, with metric and value."""
+    effect: Effect | None = shown(is_hidden=True)
+    """The effect on the last job on the part; None where none is on it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,6 +103,8 @@ class MeasuredHost(Answer, view=View(rows="kernels")):
     error: float = shown("error of the law", default=0.0)
     """share. The mean absolute error of the fitted law over the linear layers."""
     notes: tuple[str, ...] = ()
+    stopped: bool = shown(default=False, is_hidden=True)
+    """Whether a signal ended it before the last part."""
     entry: str = shown(default="", is_hidden=True)
     """The catalog entry, in TOML."""
 

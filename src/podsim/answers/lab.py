@@ -129,6 +129,8 @@ class MeasuredCollectives(Answer, view=View(report="report.collectives:measured_
     """s. The time of all cores for each byte sent and received; 0 if not measured."""
     add_work: float = 0.0
     """s. The time of all cores for each byte added to another; 0 if not measured."""
+    stopped: bool = False
+    """Whether a signal ended it before the last row."""
 
 
 @dataclass(frozen=True, kw_only=True)

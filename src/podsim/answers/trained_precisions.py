@@ -79,5 +79,7 @@ class TrainedPrecisions(
         "seed noise", ":.4f", remark="the spread of the first precision over its seeds"
     )
     """factor. The standard deviation of the first precision's final loss over the seeds; None for a single seed."""
+    stopped: bool = shown("stopped", default=False, hide_if=False, remark="these are the runs that had ended")
+    """Whether a signal ended it before the last run."""
     rows: tuple[PrecisionRow, ...]
     curves: tuple[PrecisionCurve, ...] = shown(is_hidden=True)

@@ -10,6 +10,7 @@ from podsim.lab.library import LIBRARY
 from podsim.lab.measured_collectives import Job
 from podsim.lab.options import unknown_backend, wrong_ranks
 from podsim.lab.ranks import MOST_RANKS, Place
+from podsim.lab.usage import cores
 from podsim.lab.wires import gpus_here
 from podsim.network.bus import bus_factor
 from podsim.network.collectives import Table
@@ -52,7 +53,7 @@ def collective_job(options: MeasureCollectiveOptions, place: Place | None) -> Jo
 def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple[int, int]:
     """(ranks, ranks of a server)."""
     started = place.world if place is not None else None
-    world = ranks if ranks is not None else started or 4
+    world = ranks if ranks is not None else started or usual_ranks()
     if wrong := wrong_ranks(world, started):
         raise PodsimError(*wrong)
     default = place.local if place is not None else servers(world)[1]
@@ -60,6 +61,11 @@ def ranks_of(place: Place | None, ranks: int | None, local: int | None) -> tuple
     if each < 1 or world % each:
         raise PodsimError(f"--local {each} does not divide {world} ranks into equal servers")
     return world, each
+
+
+def usual_ranks() -> int:
+    """Ranks that are forked by default: one a core, from two to the eight of a server."""
+    return min(max(cores(), 2), 8)
 
 
 def _sizes(text: str, name: str, ranks: int) -> tuple[int, ...]:

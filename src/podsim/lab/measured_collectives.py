@@ -9,11 +9,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from podsim.answers.lab import Emulated, MeasuredCollective, MeasuredCollectives
+from podsim.answers.saved_run import plain
 from podsim.lab import usage
 from podsim.lab.data import input_of, wrong
 from podsim.lab.engine import Engine
@@ -70,29 +71,39 @@ def task_of(job: Job) -> Task:
     )  # fmt: skip
 
 
-def measure(job: Job, wires: Wires, note: Note = lambda _: None) -> MeasuredCollectives | None:
+def measure(job: Job, wires: Wires, note: Note = lambda _, **more: None) -> MeasuredCollectives | None:
     """The job's measurements at rank 0, None at the others; `note` hears what is under way."""
     board = Board(wires)
     started = usage.now_text()
     ranks = board.gather(usage.this_process())
     message = message_seconds(wires, board)
     work = measure_work(wires, board, job.emulated.pause) if job.emulated else Work()
-    rows = []
+    head = None if ranks is None else _without_rows(job, wires, ranks, message, work, started)
+    note("the first call", **({} if head is None else {"head": plain(head)}))
+    rows = list[MeasuredCollective]()
     for table in (*job.tables, None) if job.library else job.tables:
         for size in job.sizes:
             name = table.name if table is not None else "library"
             note(f"{name} of {size:,} B")
-            rows.append(_one(job, table, size, wires, board, ranks))
+            row = _one(job, table, size, wires, board, ranks)
+            if row is not None:
+                rows.append(row)
+                note(f"{name} of {size:,} B", row=plain(row))
     wires.barrier()
-    if ranks is None:
-        return None
+    return None if head is None else replace(head, rows=tuple(rows))
+
+
+def _without_rows(
+    job: Job, wires: Wires, ranks: Sequence[Mapping[str, Any]], message: float, work: Work, started: str
+) -> MeasuredCollectives:
+    """What is known before the first line."""
     return MeasuredCollectives(
         collective=job.collective, ranks=job.ranks, local=job.local, backend=wires.backend,
         device=device_name(wires), software=wires.software,
         hosts=tuple(each["host"] for each in ranks[: job.ranks]),
         processes=tuple(each["pid"] for each in ranks[: job.ranks]), cores=min(each["cores"] for each in ranks),
         emulated=job.emulated, apart=job.apart, warmup=job.warmup, message=message, started=started,
-        rows=tuple(row for row in rows if row is not None), left_out=job.left_out,
+        rows=(), left_out=job.left_out,
         message_work=work.message, byte_work=work.byte, add_work=work.add,
     )  # fmt: skip
 

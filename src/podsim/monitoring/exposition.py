@@ -6,6 +6,7 @@ exemplars and native histograms.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.errors import PodsimError
+from podsim.foreign_files import read_bytes
 from podsim.quoting import whole
 
 CONTENT_TYPES = {
@@ -113,10 +115,18 @@ def read_metrics(path: Path, names: Collection[str] | None = None) -> dict[str, 
         if size > _LARGEST:
             raise PodsimError(f"{path.name}: larger than {_LARGEST >> 30} GiB; give a shorter dump")
         with path.open("rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b"
             file.seek(max(size - 64, 0))
-            is_open = file.read().rstrip().endswith(b"# EOF")
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as text:
-            return _read(text, path.name, 1.0 if is_open else 1e-3, names)
+            end = file.read()
+        data = (
+            read_bytes(path, most=1 << 30, error=PodsimError, hint="give a shorter dump")
+            if is_packed
+            else b""
+        )
+        with io.BytesIO(data) if is_packed else path.open("rb") as content:
+            unit = 1.0 if (data[-64:] or end).rstrip().endswith(b"# EOF") else 1e-3
+            text = io.TextIOWrapper(content, encoding="utf-8", errors="replace", newline="\n")
+            return _read(text, path.name, unit, names)
     except OSError as problem:
         raise PodsimError(f"{path.name}: cannot be read: {problem.strerror or problem}") from None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from podsim.answers.telemetry import Contention, Fault, Telemetry
+from podsim.answers.telemetry import Contention, Fault, PortRow, Telemetry
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
+from podsim.monitoring.port_faults import lower_median, numbers_of, rank_count
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.played_plan import simulate_setting
@@ -46,7 +48,7 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
         for row in run.rows
         if fault.port in (row.part, row.port) and (not row.collective or row.kind == "compute")
     ]
-    ranks = _first_ranks(fault.ranks)
+    ranks = numbers_of(fault.ranks)
     if fault.kind == "clash":
         sound = step_seconds(setting, Trouble(), replace(setting.cluster, routing="adaptive"))
         return replace(fault, cost=healthy - sound)
@@ -55,9 +57,11 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
         shares = [row.queued_rate / row.capacity for row in rows if row.capacity and row.queued_rate]
         trouble = Trouble(link={ranks[0]: max(min(shares), 0.01)}) if shares else None
     elif fault.kind in ("late rank", "hot GPU") and ranks:
-        usual = [row for row in run.rows if row.kind == "compute" and row.collective == rows[0].collective]
-        best = float(np.median([sum(row.values) for row in usual]))
-        trouble = Trouble(slow={ranks[0]: max(sum(rows[0].values) / best, 1.0)})
+        laps = [row for row in run.rows if row.kind == "compute"]
+        trouble = Trouble(slow={
+            rank: max(sum(row.values) / _usual(laps, row.collective), 1.0)
+            for row in laps for rank in set(numbers_of(row.ranks)) & set(ranks)
+        })  # fmt: skip
     elif fault.kind == "wrong cable" and len(ranks) == 2:
         trouble = Trouble(swap={ranks[0]: ranks[1]})
     return fault if trouble is None else replace(fault, cost=step_seconds(setting, trouble) - healthy)
@@ -91,6 +95,9 @@ def with_counterfactual(window: Contention, setting: Setting | None, healthy: fl
     return replace(window, reason=" and ".join(reasons), cost=cost, remedy=remedy)
 
 
-def _first_ranks(ranks: str) -> list[int]:
-    """The first rank of each range."""
-    return [int(text.split("-")[0]) for text in ranks.split(",") if text[:1].isdigit()]
+def _usual(laps: Sequence[PortRow], peers: str) -> float:
+    """s. The lower median of what peers compute."""
+    mine = [row for row in laps if row.collective == peers]
+    return lower_median(
+        np.array([sum(row.values) for row in mine]), np.array([rank_count(row) for row in mine])
+    )

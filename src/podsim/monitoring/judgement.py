@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from podsim.answers.diagnosis import Diagnosis, Finding
+from podsim.answers.diagnosis import Diagnosis, Effect, Finding
 from podsim.axes import Floats
 from podsim.monitoring.causes import Ill, joined
 from podsim.monitoring.exposition import Series
 from podsim.monitoring.metric_table import ENTITIES, Metric, metrics_of
 from podsim.monitoring.panels import Key, Panel, grid_of, make_panel
 from podsim.monitoring.peer_scores import UNUSUAL, Answer, Hit, Truths, compare_all
-from podsim.monitoring.roles import Roles
+from podsim.monitoring.roles import Roles, part_order
 from podsim.monitoring.symptoms import TESTS, Metrics, Symptom, symptoms
 from podsim.packaged import packaged_toml
 
 _JOBS = ("podsim_job_mfu_ratio", "podsim_job_predicted_mfu_ratio")
 _PACE = "podsim_replay_speed"
+_CLOCK, _RATE = "DCGM_FI_DEV_SM_CLOCK", "node_infiniband_rate_bytes_per_second"
 _SLOW = 0.9
 """share. The speed below which a job is slower than its prediction; predictions err by less."""
 _LASTING = 600.0
@@ -113,7 +115,11 @@ def _findings(metrics: Metrics, known: Mapping[Metric, Panel], speeds: Mapping[s
     ills = joined(
         [(*at, illness) for at, shown in hits.items() for illness in _illnesses(shown)], roles, panels
     )
-    every = [_finding(metrics, *ill, jobs, speeds) for ill in ills]
+    ports = next((panel.keys for metric, panel in known.items() if metric.entity == "port"), ())
+    every = [
+        replace(_finding(metrics, *ill, jobs, speeds), effect=_effect(ill, roles, ports, speeds))
+        for ill in ills
+    ]
     named = {metric.name: metric for metric in known}
     pairs = zip(ills, every, strict=True)
     return [
@@ -169,7 +175,29 @@ def _finding(
         jobs=tuple(sorted(hurt, key=lambda job: (len(job), job))), since=since if has_times else None,
         until=until if has_times else None, speed=min(slow, default=None),
         evidence=tuple(_evidence(*each) for each in first.values()),
-        remedy=packaged_toml("monitoring/symptoms.toml")["remedy"][shown[0][0].finding],
+        remedy=packaged_toml("monitoring/symptoms.toml")["remedy"][shown[0][0].finding], effect=None,
+    )  # fmt: skip
+
+
+def _effect(ill: Ill, roles: Roles, ports: Sequence[Key], speeds: Mapping[str, Floats]) -> Effect | None:
+    """What an ill part does to the last job that its GPUs run while it is ill."""
+    part, key, shown = ill
+    shows = np.logical_or.reduce([each for _, each, _ in shown])
+    gpus = roles.gpus_of(part, key, ports)
+    runs = [(time, jobs[time]) for time in np.flatnonzero(shows).tolist()
+            for gpu in gpus if (jobs := roles.by_gpu[gpu])[time]]  # fmt: skip
+    if not runs:
+        return None
+    last, job = runs[-1]
+    members = sorted((gpu for gpu, jobs in roles.by_gpu.items() if jobs[last] == job), key=part_order)
+    low = {
+        symptom.metric: float(np.median(shares)) for symptom, here, values in shown
+        if len(shares := values[here & (values > 0) & (values < 1)])
+    }  # fmt: skip
+    pace = speeds[job][shows & np.isfinite(speeds[job])] if job in speeds else np.zeros(0)
+    return Effect(
+        job=job, gpus=len(members), ranks=tuple(members.index(gpu) for gpu in gpus if gpu in members),
+        clock=low.get(_CLOCK, 1.0), link=low.get(_RATE, 1.0), speed=float(pace.min()) if len(pace) else None,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import zlib
 from collections.abc import Iterable
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -19,7 +20,7 @@ from podsim.monitoring.host_source import HostSource
 from podsim.monitoring.metric_server import make_server
 from podsim.monitoring.training_source import TrainingSource
 from podsim.quoting import visible
-from podsim.units import read_duration
+from podsim.units import format_quantity, read_duration
 from podsim.whole_files import write_files, write_pieces
 
 _MOST_SAMPLES = 50_000_000
@@ -29,6 +30,8 @@ Source: TypeAlias = DaySource | HostSource | TrainingSource
 
 def write_samples(source: Source, every: str, path: Path) -> None:
     """Write all samples as OpenMetrics, with their own times, those of a day at equal distances (`every`, as 60s).
+
+    A name that ends in .gz gets gzip. Before, the size of the text is said on standard error.
 
     Raises PodsimError for more samples than are written, and for a file that cannot be.
     """
@@ -40,18 +43,37 @@ def write_samples(source: Source, every: str, path: Path) -> None:
             f"{series:,} series at {len(times):,} times are more than {_MOST_SAMPLES:,} samples, all that is written;"
             f" take --every {least:.0f}s or more, a shorter --length, or fewer nodes"
         )
+    scrape = sum(
+        len(piece) for piece in metric_text(source.families(times[:1]), "openmetrics", times[:1].tolist())
+    )
+    packed = path.suffix.lower() == ".gz"
+    sys.stderr.write(
+        f"podsim: about {format_quantity(float(scrape * len(times)), 'B')} of text"
+        f"{', packed by gzip' if packed else f'; with --write {path.name}.gz a fraction of it'}\n"
+    )
     pieces = (piece.encode() for piece in metric_text(source.families(times), "openmetrics", times.tolist()))
     try:
-        write_pieces(path, pieces)
+        write_pieces(path, _packed(pieces) if packed else pieces)
     except OSError as problem:
         raise PodsimError(f"--write {str(path)[-80:]}: {problem.strerror or problem}") from None
     sys.stdout.write(f"{visible(str(path))}: {series:,} series at {len(times):,} times\n")
-    if isinstance(source, DaySource):
-        for fault in source.day.faults:
-            lacks = fault.lacks(source.day.cluster, source.day.runs)
-            sys.stdout.write(
-                f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
-            )
+    sys.stdout.writelines(_fault_lines(source))
+
+
+def _packed(pieces: Iterable[bytes]) -> Iterable[bytes]:
+    """The pieces as gzip, without a time in its head."""
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
+
+
+def _fault_lines(source: Source) -> Iterable[str]:
+    """The faults of a day, and which of them have no effect."""
+    if not isinstance(source, DaySource):
+        return
+    for fault in source.day.faults:
+        lacks = fault.lacks(source.day.cluster, source.day.runs)
+        yield f"fault {fault}{f' has no effect: no {lacks} on its part then' if lacks else ''}\n"
 
 
 def _sample_times(source: Source, every: str) -> Floats:
@@ -89,6 +111,7 @@ def serve_metrics(source: Source, *, speed: float, host: str, port: int) -> None
 
     server = make_server(scrape, host, port)
     sys.stdout.write(f"podsim: http://{host}:{server.server_address[1]}/metrics\npodsim: Ctrl-C ends it\n")
+    sys.stdout.writelines(_fault_lines(source))
     sys.stdout.flush()
     with server:
         server.serve_forever()

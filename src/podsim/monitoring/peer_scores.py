@@ -60,7 +60,8 @@ class Comparison:
     def hits(self) -> Iterator[Hit]:
         """The parts that deviate, each with how it does."""
         if self.metric.peers == "none":
-            yield from self._rows(self._events(), self.panel.values, "in an hour")
+            than = "since it started" if self._is_single else "in an hour"
+            yield from self._rows(self._events(), self.panel.values, than)
             return
         values, codes = self._values()
         high, past = (np.full(values.shape, np.nan) for _ in range(2))
@@ -140,9 +141,14 @@ class Comparison:
             said = foreshown.values[[foreshown.keys.index(part[1])]]
             yield from self._answers(part, row < _SHORT * said, row, "prediction", said)
 
+    @property
+    def _is_single(self) -> bool:
+        """Whether there is one reading, of a counter that a sound part leaves at 0: it counts since the part started."""
+        return len(self.metrics.seconds) == 1 and float(self.metric.absolute) == 0
+
     def _events(self) -> Truths:
         """Whether each counter grew by more in the hour before than may be, and than those of most others."""
-        grown = np.nan_to_num(self.metrics.growth(self.panel)[0])
+        grown = np.nan_to_num(self.panel.values if self._is_single else self.metrics.growth(self.panel)[0])
         total, seconds = np.cumsum(grown, axis=1), self.metrics.seconds
         before = np.searchsorted(seconds, seconds - _HOUR, side="right") - 1
         recent = total - np.where(before >= 0, total[:, np.maximum(before, 0)], 0.0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from dataclasses import replace
+from itertools import chain, groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ def faults_of(run: Telemetry) -> tuple[Fault, ...]:
     known: dict[str, Fault] = {}
     if any(row.expected and row.neighbour != row.expected for row in ports if row.neighbour):
         ports = [row for row in ports if row.kind == "adapter"]  # switches carry what the cables brought them
-    late = _late(laps, run.source == "simulated")
+    late = _by_node([*_late(laps, run.source == "simulated")], ports)
     rules = (
         _flapping(ports, _DOWNS if run.source == "real" else 1),
         _cables(ports),
@@ -177,7 +178,7 @@ def _late(laps: Sequence[PortRow], exact: bool) -> Iterator[Fault]:
     for _, rows in groupby(sorted(laps, key=lambda row: row.collective), key=lambda row: row.collective):
         peers = list(rows)
         count = min(len(row.values) for row in peers)
-        if sum(_ranks(row) for row in peers) < 2:
+        if sum(rank_count(row) for row in peers) < 2:
             continue
         yield from (
             _fault("late rank", row, f"it has not joined the last {row.errors} collectives", "")
@@ -188,13 +189,13 @@ def _late(laps: Sequence[PortRow], exact: bool) -> Iterator[Fault]:
             continue
         least = LATE if exact else _LATE_FOR_REAL
         table = np.array([row.values[:count] for row in peers], np.float64)
-        weight = np.array([_ranks(row) for row in peers])
-        usual = np.array([_lower_median(table[:, lap], weight) for lap in range(count)])
+        weight = np.array([rank_count(row) for row in peers])
+        usual = np.array([lower_median(table[:, lap], weight) for lap in range(count)])
         chosen = usual < 3.0 * np.median(usual)  # not the laps in which programs start
         table, usual, count = table[:, chosen], usual[chosen], int(chosen.sum())
         excess = table / np.maximum(usual, 1e-12) - 1.0
         mean = np.median(excess, axis=1)
-        spread = _lower_median(np.abs(mean - _lower_median(mean, weight)), weight)
+        spread = lower_median(np.abs(mean - lower_median(mean, weight)), weight)
         third = max(count // 3, 1)
         growth = excess[:, -third:].mean(axis=1) - excess[:, :third].mean(axis=1)
         for position, row in enumerate(peers):
@@ -215,13 +216,42 @@ def _late(laps: Sequence[PortRow], exact: bool) -> Iterator[Fault]:
                 yield _fault("late rank", row, f"its laps are {own}", "a sound GPU and host")
 
 
-def _ranks(row: PortRow) -> int:
+def _by_node(late: Sequence[Fault], ports: Sequence[PortRow]) -> Iterator[Fault]:
+    """The late ranks, with one fault for a node of which most ranks are late in the same way."""
+    members: dict[str, set[int]] = {}
+    for row in ports:
+        if "/" in row.part and row.owner:
+            members.setdefault(row.part.partition("/")[0], set()).update(numbers_of(row.owner))
+    left = list(late)
+    for node, ranks in members.items():
+        for kind in ("late rank", "hot GPU"):
+            mine = [fault for fault in left if fault.kind == kind and set(numbers_of(fault.ranks)) <= ranks]
+            slow = sorted(rank for fault in mine for rank in numbers_of(fault.ranks))
+            if len(slow) > max(len(ranks) / 2, 1):
+                left = [fault for fault in left if fault not in mine]
+                evidence = f"{len(slow)} of its {len(ranks)} ranks are late; of rank {mine[0].ranks}, {mine[0].evidence}"
+                is_range = slow[-1] - slow[0] == len(slow) - 1
+                names = f"{slow[0]}-{slow[-1]}" if is_range else ",".join(map(str, slow))
+                yield replace(mine[0], port=node, ranks=names, evidence=evidence, remedy="a sound node")
+    yield from left
+
+
+def _spans(ranks: str) -> list[range]:
+    ends = [text.split("-") for text in ranks.split(",") if _RANKS.fullmatch(text)]
+    return [range(int(end[0]), int(end[-1]) + 1) for end in ends]
+
+
+def numbers_of(ranks: str) -> list[int]:
+    """The ranks of a text such as "0-7,12"; the first hundred thousand of more."""
+    return list(islice(chain.from_iterable(_spans(ranks)), 100_000))
+
+
+def rank_count(row: PortRow) -> int:
     """The number of ranks that a row stands for."""
-    ends = [text.split("-") for text in row.ranks.split(",") if _RANKS.fullmatch(text)]
-    return max(sum(int(end[-1]) - int(end[0]) + 1 for end in ends), 1)
+    return max(sum(map(len, _spans(row.ranks))), 1)
 
 
-def _lower_median(values: NDArray[np.float64], weight: NDArray[np.int64]) -> float:
+def lower_median(values: NDArray[np.float64], weight: NDArray[np.int64]) -> float:
     """The median of weighted values; of two in the middle the lower."""
     order = np.argsort(values)
     position = np.searchsorted(np.cumsum(weight[order]), (weight.sum() + 1) // 2)

@@ -75,10 +75,21 @@ class Roles:
             ports.setdefault(host, []).append(row)
         owners = [-1] * len(keys)
         for host, mine in ports.items():
-            gpus = sorted(self._hosts.get(host, ()), key=lambda row: _number(self.gpus[row][1]))
-            for rank, row in enumerate(sorted(mine, key=lambda row: _number(keys[row][1]))):
+            gpus = sorted(self._hosts.get(host, ()), key=lambda row: part_order(self.gpus[row]))
+            for rank, row in enumerate(sorted(mine, key=lambda row: part_order(keys[row]))):
                 owners[row] = gpus[rank * len(gpus) // len(mine)] if gpus else -1
         return owners
+
+    def gpus_of(self, part: str, key: Key, ports: Sequence[Key]) -> list[Key]:
+        """The GPUs that work with a part: itself, that of a port, those of a node, of a job or of the machine."""
+        if part == "port" and key in ports:
+            owner = self._owners(ports)[ports.index(key)]
+            return [self.gpus[owner]] if owner >= 0 else []
+        if part == "job":
+            return [gpu for gpu, jobs in self.by_gpu.items() if key[1] in jobs]
+        if part in ("gpu", "node", "disk"):
+            return [gpu for gpu in self.gpus if gpu == key or (part != "gpu" and gpu[0] == key[0])]
+        return self.gpus if part == "storage" else []
 
     def blocks(self, codes: Ints) -> Sequence[Block]:
         """The rows and times of each role."""
@@ -93,9 +104,10 @@ class Roles:
         return job or None
 
 
-def _number(part: str) -> tuple[int, str]:
-    digits = re.search(r"\d+", part)
-    return int(digits[0]) if digits else 0, part
+def part_order(key: Key) -> tuple[str, int, str]:
+    """Parts in order of their hosts and numbers."""
+    digits = re.search(r"\d+", key[1])
+    return key[0], int(digits[0]) if digits else 0, key[1]
 
 
 def _blocks(codes: Ints) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from podsim.options.question import factors, like, option, overrides_option
 class RanksOptions:
     """The processes of a run, and the file that keeps it."""
 
-    ranks: int | None = option(None, "Processes; default 4, under torchrun its own.")
+    ranks: int | None = option(None, "Processes; default one a core, from 2 to 8; under torchrun its own.")
     backend: str = option("auto", "auto, gloo or nccl.")
     timeout: float = option(60.0, "Seconds after which podsim gives up on a silent rank.")
     save: Path | None = option(None, "File that keeps the run, for podsim compare.")

@@ -47,6 +47,7 @@ THRESHOLDS = Table(
     columns=(
         Column("figure", "name"),
         Column("of the expected", "least", lambda share: f"{100 * share:g} %", align="l"),
+        Column("plausible up to", "most", lambda times: f"{times:g} x", align="l"),
         Column("why"),
     )
 )

@@ -150,6 +150,8 @@ def _measured_lines(run: MeasuredCollectives) -> Iterator[str]:
         yield f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}"
         yield _mean_line([row.bus_bandwidth for row in rows])
     yield from ("#", *(f"# Not run: {name}: {why}" for name, why in run.left_out.items()))
+    if run.stopped:
+        yield "# Stopped: these are the rows that were measured until then"
     if worst := max(run.rows, key=lambda row: row.cpu + row.others, default=None):
         yield (
             f"# Processors: ranks {percent(worst.cpu)}, other programs {percent(worst.others)} of {run.cores} cores, "

@@ -12,21 +12,27 @@ from podsim.quoting import visible
 
 
 @contextmanager
-def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[[int, int], None]]:
-    """Give a function of (done, all). After `after` seconds a terminal shows a bar; a file or pipe gets a line.
+def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[..., None]]:
+    """Give a function of (done, all, text). After `after` seconds a terminal shows a bar; a file or pipe gets a line.
 
-    A file gets another each 5 s where it is known how many parts there are.
+    A file gets another each 5 s. A text is a line of its own: what a finished part gave.
 
     The seconds count from the start of a young process, whose user has waited since then.
     """
-    bar, used = _Bar(title), time.process_time()
-    is_over = threading.Event()
+    with _shown(_Bar(title), after) as shown:
+        yield shown.update
+
+
+@contextmanager
+def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
+    """Show a bar from another thread inside the block."""
+    used, is_over = time.process_time(), threading.Event()
     teller = threading.Thread(
         target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
     )
     teller.start()
     try:
-        yield bar.update
+        yield bar
     finally:
         is_over.set()
         teller.join()
@@ -51,20 +57,27 @@ class _Bar:
         self.started = time.monotonic()
         self.draw: Callable[[], None] = lambda: None
         self.close: Callable[[], None] = lambda: None
+        self.write: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
 
-    def update(self, done: int, total: int) -> None:
-        """Set the parts that are done, and all."""
+    def update(self, done: int, total: int, text: str = "") -> None:
+        """Set the parts that are done, and all; write a text as a line of its own."""
         self.done, self.total = done, total
+        self.draw()
+        if text:
+            self.write(f"podsim: {visible(text)}")
+
+    def name(self, title: str) -> None:
+        """Set the current activity."""
+        self.title = visible(title)
         self.draw()
 
     def tell(self, is_over: threading.Event, after: float) -> None:
-        """Show it after some seconds; to a file or pipe, say it again each 5 s where the parts are counted."""
+        """Show it after some seconds; to a file or pipe, say it again each 5 s."""
         if is_over.wait(after):
             return
         self.show()
         while not sys.stderr.isatty() and not is_over.wait(_PAUSE):
-            if self.total:
-                self._say()
+            self._say()
 
     def show(self) -> None:
         """Draw the bar on a terminal, or say once what podsim does."""
@@ -72,19 +85,25 @@ class _Bar:
             self._say()
             return
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import Progress
 
         progress = Progress(console=Console(stderr=True), transient=True)
         task = progress.add_task(self.title, total=None)
-        self.draw = lambda: progress.update(task, completed=self.done, total=self.total or None)
+        self.draw = lambda: progress.update(
+            task, description=escape(self.title), completed=self.done, total=self.total or None
+        )
         self.close = progress.stop
+        self.write = lambda text: progress.console.print(text, markup=False, highlight=False)
         self.draw()
         progress.start()
 
     def _say(self) -> None:
         """Write a line with the parts that are done, and the time left where a part took long enough to tell."""
         took = time.monotonic() - self.started
-        amount = f": {self.done:,} of {self.total:,}" if self.total else ""
+        amount = (
+            f": {self.done:,} of {self.total:,}" if self.total else f", {took:.0f} s" if took > _PAUSE else ""
+        )
         is_long = 0 < self.done < self.total and took > _PAUSE
         left = f", {took / self.done * (self.total - self.done):,.0f} s left" if is_long else ""
         print(f"podsim: {self.title}{amount}{left} …", file=sys.stderr, flush=True)
@@ -92,26 +111,10 @@ class _Bar:
 
 _PAUSE = 5.0
 """s between two lines where no terminal shows the current activity"""
-_said = [0.0]
-
-
-def _seldom(text: str) -> None:
-    """Say the current activity on standard error, a line now and then."""
-    if not _said[0]:
-        _said[0] = time.monotonic()
-    if time.monotonic() - _said[0] > _PAUSE:
-        _said[0] = time.monotonic()
-        sys.stderr.write(f"podsim: {visible(text)}\n")
 
 
 @contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
     """Give a function that shows the current activity."""
-    if not sys.stderr.isatty():
-        yield _seldom
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status("") as line:
-        yield lambda text: line.update(Text(visible(text)))
+    with _shown(_Bar("at work"), 1.0) as shown:
+        yield shown.name

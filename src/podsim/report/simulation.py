@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
@@ -25,6 +26,8 @@ _FASTER = 0.1
 _BARS = " ▁▂▃▄▅▆▇█"
 _LINKS, _BINS = 8, 80
 """links that are listed, and the most columns of their use over time"""
+_TRACED = 32
+"""GPUs of a job whose every port is followed: thousands take long"""
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """lower ends of the classes of utilisation that links and times are counted in"""
 _STANDING = Table(
@@ -70,6 +73,7 @@ def simulated_report(step: SimulatedStep) -> Iterator[Block]:
     yield from _critical(step)
     yield ""
     yield from links_report(step)
+    yield from _port_bytes(step)
     yield from warnings(step.warnings)
 
 
@@ -195,7 +199,7 @@ def links_report(step: SimulatedStep) -> Iterator[Block]:
     """The busiest links with their use over time, then the number of links by utilisation."""
     links, seconds = busiest_links(step), step.step_time
     if not links:
-        yield "Links: none carried anything"
+        yield "Adapters: none carried anything"
         return
     columns = (
         Column("busiest links", lambda use: use.name + (f" x{use.copies:,}" if use.copies > 1 else "")),
@@ -210,6 +214,30 @@ def links_report(step: SimulatedStep) -> Iterator[Block]:
     yield lambda width: _use_lines(links[:_LINKS], seconds, width)
     yield ""
     yield from _levels(links, step)
+
+
+def _port_bytes(step: SimulatedStep) -> Iterator[Block]:
+    """The most bytes that a link of each kind carried, NVLink and links of a torus too, by parallelism side by side."""
+    if step.make_telemetry is None or step.gpus > _TRACED:
+        return
+    carried, most = Counter[tuple[str, str, str]](), dict[str, dict[str, float]]()
+    for row in step.make_telemetry().rows:
+        if row.kind not in ("compute", "storage"):
+            carried[row.kind, row.port, row.collective] += row.bytes  # type: ignore[assignment]
+    for (kind, _, traffic), size in sorted(carried.items()):
+        of_kind = most.setdefault(kind, {})
+        of_kind[traffic] = max(of_kind.get(traffic, 0.0), size)
+    if most:
+        names = dict.fromkeys(name for of_kind in most.values() for name in of_kind)
+        rows = [
+            {"link": kind} | {name or "all": of_kind.get(name) for name in names}
+            for kind, of_kind in most.items()
+        ]
+        columns = (
+            Column("most on one link, of", "link"),
+            *(Column(name or "all", "", "B") for name in names),
+        )
+        yield from ("", Rows(Table(columns=columns), rows))
 
 
 def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator[Line]:

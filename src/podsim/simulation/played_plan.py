@@ -76,8 +76,8 @@ def simulate_setting(
         notes.append(f"the closed form is that of a cluster whose servers all have {cluster.gpu.name}")
     if trouble.shares:
         notes.append(f"micro-batches of each replica: {', '.join(map(str, trouble.shares))}")
-    if trouble.link and not step.links:
-        notes.append("a slow adapter changes nothing: nothing leaves a node under this plan")
+    if (trouble.left or trouble.swap) and not step.links:
+        notes.append("a slow adapter or a wrong cable changes nothing: nothing leaves a node under this plan")
     if not lowered.table.flush:
         notes.append(
             "an asynchronous schedule: the table is a window of an endless run, with its start and end"

@@ -62,7 +62,7 @@ def step_telemetry(
     return Telemetry(
         source="simulated", job=job, seconds=played.seconds, step_time=played.seconds, bins=BINS, ports=ports,
         rows=(
-            *rows, *_laps(lowered, played),
+            *rows, *_laps(lowered, played, trouble, cluster),
             *_storage_rows(cluster, plan, float(plan.length(lowered.ready.model)), played.seconds, trouble),
         ),
     )  # fmt: skip
@@ -226,8 +226,8 @@ def _with_faults(rows: list[PortRow], planned: Fabric, cluster: Cluster, trouble
     return out
 
 
-def _laps(lowered: Lowered, played: Played) -> Iterator[PortRow]:
-    """The seconds that each class computes for each micro-batch."""
+def _laps(lowered: Lowered, played: Played, trouble: Trouble, cluster: Cluster) -> Iterator[PortRow]:
+    """The seconds that each class computes for each micro-batch; peers have the same stage and the same GPU."""
     label, count = lowered.classes.label.ravel(), int(lowered.micro.max(initial=0)) + 1
     for c in range(lowered.classes.count):
         ops = slice(int(lowered.base[c]), int(lowered.base[c + 1]))
@@ -235,8 +235,10 @@ def _laps(lowered: Lowered, played: Played) -> Iterator[PortRow]:
         chosen = compute & (micro >= 0)
         taken = (played.end[ops] - played.start[ops])[chosen]
         ranks = np.flatnonzero(label == c)
+        gpu = trouble.nodes.get(int(ranks[0]) // cluster.gpus_per_node, "")
+        peers = f"stage {int(lowered.classes.first[c, 0])}{f' on {gpu}' if gpu else ''}"
         yield PortRow(
-            port=f"rank {ranks[0]}", kind="compute", collective=f"stage {int(lowered.classes.first[c, 0])}",
+            port=f"rank {ranks[0]}", kind="compute", collective=peers,
             ranks=ranges_text(ranks), values=_four_digits(np.bincount(micro[chosen], taken, count)),
         )  # fmt: skip
 

@@ -160,4 +160,4 @@ def test_what_makes_no_sense(options: dict[str, Any], words: str) -> None:
     with pytest.raises(PodsimError, match=words):
         podsim.train("gpt-tiny", steps=1, **SMALL, **options)
     with pytest.raises(PodsimError, match="single run"):
-        podsim.train_precisions("gpt-tiny", precision="fp32,bf16", save=Path("run.json"), **SMALL)
+        podsim.train_precisions("gpt-tiny", precision="fp32,bf16", checkpoint=Path("run"), **SMALL)

@@ -42,12 +42,14 @@ class ServingMeasurement:
 
 
 def measure_server(
-    asked: ServingMeasurement, progress: Progress = lambda _done, _all: None
+    asked: ServingMeasurement,
+    progress: Progress = lambda _done, _all: None,
+    keep: Callable[[MeasuredServing], None] = lambda _: None,
 ) -> MeasuredServing:
     """The runs of podsim's own server, each between two that measure its steps, as the machine's speed drifts.
 
     A run in which other programs take over 5 % is repeated. Ctrl-C, SIGTERM and SIGHUP end it, and the answer has the
-    runs until then. Raises KeyboardInterrupt where no run was complete.
+    runs until then. `keep` gets them after each load. Raises KeyboardInterrupt where no run was complete.
     """
     job, runs, started, count = asked.job, list[ServerRun](), usage.now_text(), _Counter(asked, progress)
     calibrations, rates = list[ServerRun](), list[float]()
@@ -64,6 +66,7 @@ def measure_server(
                 ):
                     tried.append(run_server(job, load, count.part(asked.requests, is_new=not tried)))
                 runs.append(min(tried, key=lambda run: (run.stopped, run.others)))
+                keep(_measured(asked, runs, calibrations, rates, started))
                 if tried[-1].stopped:
                     raise KeyboardInterrupt
             calibrations.append(_calibrated(asked, count)[0])

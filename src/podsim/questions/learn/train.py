@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
 from podsim.errors import PodsimError
 from podsim.lab.options import no_folder
+from podsim.lab.processes import stopped_by_signals
 from podsim.lab.ranks import started_rank
 from podsim.lab.training.trained_run import trained_run
 from podsim.learning.number_format_recipes import read_loss_scale, read_recipe
@@ -26,7 +28,8 @@ from podsim.options.question import PLAN_FILE, like, option, question
 from podsim.whole_files import write_whole
 
 _MOST_RUNS = 100
-Progress = Callable[[int, int], None]
+Progress = Callable[..., None]
+"""is called with (steps done, all, what a finished run gave)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +88,11 @@ def _others(output: TrainOutput) -> dict[str, MeasuredTraining]:
 
 @question(
     TrainOptions, fill=PLAN_FILE, output=TrainOutput, check=_check_output, write=_write_files, view=_view,
-    progress="training", ranked=True, status=lambda run: int(getattr(run, "diverged", None) is not None),
+    progress="training", ranked=True,
+    status=lambda run: 130 if getattr(run, "stopped", False) else int(getattr(run, "diverged", None) is not None),
 )  # fmt: skip
 def train(
-    options: TrainOptions, *, progress: Progress = lambda done, steps: None
+    options: TrainOptions, *, progress: Progress = lambda done, steps, text="": None
 ) -> MeasuredTraining | TrainedPrecisions | None:
     """Losses and seconds of each step of a training run; None on every rank but the first of a job.
 
@@ -106,9 +110,11 @@ def train(
 
 @question(TrainOptions, fill=PLAN_FILE)
 def train_precisions(
-    options: TrainOptions, *, progress: Progress = lambda done, steps: None
+    options: TrainOptions, *, progress: Progress = lambda done, steps, text="": None
 ) -> TrainedPrecisions:
     """Runs of every precision, loss scale and seed, one after the other on this machine; the first is the baseline.
+
+    `save` has them as JSON from the end of the first run on. Ctrl-C, SIGTERM and SIGHUP keep the runs that ended.
 
     Raises the errors of `train`, and PodsimError under torchrun and for options of single runs.
     """
@@ -119,24 +125,51 @@ def _compared_precisions(options: TrainOptions, progress: Progress) -> TrainedPr
     pairs = _pairs(options)
     _check(options, len(pairs))
     runs = [
-        replace(options, precision=precision, loss_scale=scale, seed=options.seed + seed, seeds=1)
+        _single(options, precision, scale, options.seed + seed)
         for precision, scale in pairs
         for seed in range(options.seeds)
     ]
-    curves = []
-    for number, run in enumerate(runs):
-        measured = trained_run(
-            run,
-            progress=partial(_count, progress, number, len(runs)),
-        )
-        assert measured is not None
-        curves.append(_curve(run, measured))
+    curves = list[PrecisionCurve]()
+    with stopped_by_signals():
+        try:
+            for number, run in enumerate(runs):
+                measured = trained_run(run, progress=partial(_count, progress, number, len(runs)))
+                assert measured is not None
+                curves.append(_curve(run, measured))
+                if options.save is not None:
+                    kept = _compared(options, curves, len(runs)).to_dict()
+                    write_whole(options.save, json.dumps(kept, indent=2) + "\n")
+                done = number + 1
+                progress(done * options.steps, len(runs) * options.steps, _line(curves[-1], done, len(runs)))
+        except KeyboardInterrupt:
+            if not curves:
+                raise
+    return _compared(options, curves, len(runs))
+
+
+def _single(options: TrainOptions, precision: str, scale: str, seed: int) -> TrainOptions:
+    """The options of one of several runs, which has a log of its own."""
+    log = options.metrics
+    if log is not None:
+        log = log.with_stem(f"{log.stem}-{precision}-{scale}-{seed}")
+    return replace(options, precision=precision, loss_scale=scale, seed=seed, seeds=1, save=None, metrics=log)
+
+
+def _compared(options: TrainOptions, curves: Sequence[PrecisionCurve], runs: int) -> TrainedPrecisions:
+    """The runs that ended, of all, side by side."""
     groups = [curves[first : first + options.seeds] for first in range(0, len(curves), options.seeds)]
     noise = _spread([curve.final for curve in groups[0]])
     return TrainedPrecisions(
-        model=options.model, data=options.data, steps=options.steps, noise=noise,
+        model=options.model, data=options.data, steps=options.steps, noise=noise, stopped=len(curves) < runs,
         rows=tuple(_row(group, groups[0], noise) for group in groups), curves=tuple(curves),
     )  # fmt: skip
+
+
+def _line(curve: PrecisionCurve, number: int, runs: int) -> str:
+    """A run that ended, in words."""
+    scale = "" if curve.loss_scale == "none" else f", loss scale {curve.loss_scale}"
+    end = f"diverged at step {curve.diverged}" if curve.final is None else f"final loss {curve.final:.4f}"
+    return f"{curve.precision}{scale}, seed {curve.seed}: {end}; run {number} of {runs}"
 
 
 def _count(progress: Progress, before: int, runs: int, done: int, steps: int) -> None:
@@ -166,11 +199,10 @@ def _pairs(options: TrainOptions) -> list[tuple[str, str]]:
 
 def _check(options: TrainOptions, kinds: int) -> None:
     """Raise PodsimError for what only a single run can have."""
-    problems = [
-        f"--{name} is of a single run: give one precision and one seed"
-        for name in ("save", "checkpoint")
-        if getattr(options, name) is not None
-    ]
+    problems = ["--checkpoint is of a single run: give one precision and one seed"] * (
+        options.checkpoint is not None
+    )
+    problems += no_folder(options.save)
     if not 1 <= options.seeds <= _MOST_RUNS or kinds * options.seeds > _MOST_RUNS:
         problems.append(f"--seeds {options.seeds} of {kinds} precisions; 1 to {_MOST_RUNS} runs in all")
     if started_rank(os.environ) is not None:
@@ -203,9 +235,9 @@ def _row(
 ) -> PrecisionRow:
     """All seeds of a precision, next to those of the first one."""
     finals = [curve.final for curve in curves if curve.final is not None]
-    pairs = [(mine.final, theirs.final) for mine, theirs in zip(curves, first, strict=True)]
+    pairs = [(mine.final, theirs.final) for mine, theirs in zip(curves, first, strict=False)]
     changes = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
-    is_whole = len(finals) == len(curves)
+    is_whole = len(finals) == len(curves)  # of a run that was stopped, the seeds that ended
     difference = fmean(changes) if changes and is_whole else None
     is_within = None if noise is None else difference is not None and abs(difference) <= noise
     worst = max(curves, key=lambda curve: curve.lost)

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from podsim.answers.answer import call
 from podsim.answers.diagnosis import Diagnosis
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
@@ -31,6 +32,15 @@ class DiagnoseOptions:
     window: str = option("1h", "Length of the judged time of a server.")
     end: str = option("", "Its end, e.g. 2026-01-31T08:00; default now.")
     on: str = option("", "The cluster that the machine should be; default what its own parts agree on.")
+    cost: bool = option(
+        False, "What each finding costs its job: share of its time, money, and whether to drain. Needs --on.",
+        flag="--cost",
+    )  # fmt: skip
+    model: str = option(
+        "", "With --cost: what the jobs train, simulated with and without the finding; else costs are measured.",
+        complete="models",
+    )  # fmt: skip
+    price: str = option("", "With --cost: USD per GPU-hour, e.g. 2.10, or a price that `podsim cost` lists.")
 
 
 @question(DiagnoseOptions, status=lambda diagnosis: int(bool(diagnosis.findings)))
@@ -41,6 +51,10 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """
     if (options.dump is None) == (not options.prometheus):
         raise PodsimError("give a dump or --prometheus URL, as --prometheus http://localhost:9090")
+    if options.cost and not options.on:
+        raise PodsimError("--cost needs the machine, for its price and for plans: --on dgx-h100:4")
+    if (options.model or options.price) and not options.cost:
+        raise PodsimError("--model and --price are for --cost: add it")
     expected = {}
     if options.on:
         cluster = load_cluster(options.on)
@@ -59,4 +73,10 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
         raise PodsimError(
             f"{source}: it has no metric of dcgm-exporter or node_exporter in this time, as DCGM_FI_DEV_GPU_TEMP"
         )
-    return judge(series, source, expected, live=options.dump is None)
+    diagnosis = judge(series, source, expected, live=options.dump is None)
+    if not options.cost:
+        return diagnosis
+    costed: Diagnosis = call(
+        "monitoring.finding_costs:with_costs", diagnosis, options.on, options.model, options.price
+    )
+    return costed

@@ -6,15 +6,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from podsim.answers.prediction import Prediction
+from podsim.answers.answer import call
 from podsim.answers.saved_run import read_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
-from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.errors import PodsimError
 from podsim.fleet.operations import read_span
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.options import outside
@@ -60,7 +59,9 @@ class ExporterOptions:
     begin: str = option("", "Its first moment as a date, 2026-01-31 or 2026-01-31T08:00; default yesterday.")
     every: str = option("60s", "Time between samples that --write writes.")
     speed: float = option(60.0, "Simulated seconds per second of a live replay.")
-    write: Path | None = option(None, "Write the whole day to FILE as OpenMetrics, for promtool, and end.")
+    write: Path | None = option(
+        None, "Write the whole day to FILE as OpenMetrics, for promtool, and end; FILE.gz: packed."
+    )
     files: Path | None = option(
         None, "Write dashboards, alert rules and a configuration to a folder, and end."
     )
@@ -161,9 +162,12 @@ def day_source(options: ExporterOptions) -> DaySource:
     assert timeline is not None
     today = (timeline.end > start) & (timeline.start < start + length)
     sizes = {int(np.ceil(size)) for size in np.unique(timeline.arguments["gpus"][today]).tolist()}
-    forecasts = {
-        size: Forecast.of(_best_plan(options.model, options.on, min(size, cluster.gpus))) for size in sizes
-    }
+    forecasts = {}
+    for size in sizes:
+        _, prediction = call(
+            "monitoring.finding_costs:best_plan", options.model, options.on, min(size, cluster.gpus)
+        )
+        forecasts[size] = Forecast.of(prediction)
     runs = placed_runs(timeline, cluster, forecasts, start, length, (*drains, *maintenance))
     if not runs:
         raise PodsimError(
@@ -177,20 +181,6 @@ def day_source(options: ExporterOptions) -> DaySource:
         seed=options.seed, pace=1.0 if options.write else options.speed,
     )  # fmt: skip
     return DaySource(day, options.host_label)
-
-
-@cache
-def _best_plan(model: str, on: str, size: int) -> Prediction:
-    """The best plan on the largest power of two of GPUs that a job of this size has."""
-    gpus = 1 << (size.bit_length() - 1)
-    try:
-        best: Prediction = ask("plan", model, on=on, gpus=gpus).ranked[0].prediction
-    except (PlanError, NoFitError) as problem:
-        raise PodsimError(
-            f"model={model}: no plan on {gpus} GPUs of {on}, as a job has; take a smaller model:"
-            f" --model bert-large ({str(problem)[:160]})"
-        ) from None
-    return best
 
 
 def _begin(options: ExporterOptions) -> float:

@@ -6,6 +6,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,11 @@ from podsim.acceptance.storage_checks import Disk, measure_disk
 from podsim.acceptance.training_checks import measure_images
 from podsim.answers.host import MeasuredHost
 from podsim.errors import LabError, PodsimError
+from podsim.lab.collective_job import usual_ranks
 from podsim.lab.host_rates import Measuring, measure_ranks
 from podsim.lab.host_steps import small_steps
 from podsim.lab.inventory import read_inventory
+from podsim.lab.processes import stopped_by_signals
 from podsim.lab.ranks import MOST_RANKS, Task, run_here
 from podsim.lab.training.train_run import PARTS
 from podsim.lab.usage import cores, now_text
@@ -31,13 +34,16 @@ from podsim.storage.fio_results import read_block
 from podsim.whole_files import write_whole
 
 Note = Callable[[str], None]
+_STEPS, _DISK, _IMAGES = "steps of small networks", "the disk", "ResNet-50"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureHostOptions(RanksOptions):
     """This machine, and how long it is measured."""
 
-    ranks: int | None = like(RanksOptions, "ranks", "Processes busy at once; default one a GPU, else 8.")
+    ranks: int | None = like(
+        RanksOptions, "ranks", "Processes busy at once; default one a GPU, else one a core, from 2 to 8."
+    )
     timeout: float = like(RanksOptions, "timeout", default=300.0)
     save: Path | None = like(RanksOptions, "save", "Write the catalog entry to this .toml file.")
     name: str = option("", "Name of the entry; default the machine's own.")
@@ -51,20 +57,21 @@ class MeasureHostOptions(RanksOptions):
 @question(
     MeasureHostOptions,
     progress="doing",
+    status=lambda host: 130 if host.stopped else 0,
 )
 def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None) -> MeasuredHost:
     """Measured speeds of this machine, and its catalog entry, which `--on FILE` and `verify --expect FILE` take.
 
-    fio works in `folder`, where it is installed. More seconds of each kernel make a shared machine's figures steadier.
+    fio works in `folder`, where it is installed. `save` has the entry as soon as kernels and exchanges are measured, and
+    again after each further part; Ctrl-C, SIGTERM and SIGHUP end it with what there is then. More seconds of each kernel
+    make a shared machine's figures steadier.
 
     Raises LabError for a run that broke off, PodsimError for what makes no sense.
     """
-    count = options.ranks if options.ranks is not None else gpus_here() or 8
+    count = options.ranks if options.ranks is not None else gpus_here() or usual_ranks()
     _checked(count, options)
     started, begun = now_text(), time.monotonic()
     torch = load_torch()
-    found_disk, notes = _disk(options.folder, options.size, options.disk, cores(), progress)
-    rate = _images(options.folder, count, options.images, progress)
     measuring = Measuring(seconds=options.seconds, precisions=("fp32", "bf16"))
 
     def watch(rank: int, heard: Mapping[str, Any]) -> None:
@@ -76,22 +83,53 @@ def measure_host(options: MeasureHostOptions, *, progress: Note = lambda _: None
         return run_here(task, watch=watch)
 
     result = on_ranks(lambda wires, note: measure_ranks(measuring, wires, note))
-    result["steps"] = {}
-    # each in processes of its own, as a training run is
-    groups = list(small_runs(count, options.backend, options.timeout))
+    parts: dict[str, Callable[[], Any]] = {
+        _STEPS: lambda: _small_steps(count, options, on_ranks, progress),
+        _DISK: lambda: _disk(options.folder, options.size, options.disk, cores(), progress),
+        _IMAGES: lambda: _images(options.folder, count, options.images, progress),
+    }
+    measured: dict[str, Any] = {_STEPS: {}, _DISK: (None, []), _IMAGES: None}
+    left = list(parts)
+
+    def keep() -> MeasuredHost:
+        """The entry of what is measured, in its file too."""
+        notes = [*measured[_DISK][1], *([f"stopped before: {', '.join(left)}"] if left else [])]
+        host = host_result(
+            result | {"steps": measured[_STEPS]}, count, options.name or _own_name(), measured[_IMAGES],
+            measured[_DISK][0], notes,
+        )  # fmt: skip
+        host = replace(
+            host, started=started, seconds=time.monotonic() - begun, stopped=bool(left),
+            software=f"torch {torch.__version__}, Python {platform.python_version()}",
+        )  # fmt: skip
+        return _with_entry(host, result["device"], options)
+
+    with suppress(KeyboardInterrupt), stopped_by_signals():
+        for name, measure in parts.items():
+            keep()
+            measured[name] = measure()
+            left.remove(name)
+    return keep()
+
+
+def _small_steps(
+    ranks: int, options: MeasureHostOptions, on_ranks: Callable[..., Any], note: Note
+) -> dict[str, Any]:
+    """Steps of small networks, each group in processes of its own, as a training run is."""
+    steps: dict[str, Any] = {}
+    groups = list(small_runs(ranks, options.backend, options.timeout))
     for number, runs in enumerate(groups, 1):
-        progress(f"steps of small networks, {number} of {len(groups)}")
-        result["steps"] |= on_ranks(partial(small_steps, runs), PARTS)
+        note(f"steps of small networks, {number} of {len(groups)}")
+        steps |= on_ranks(partial(small_steps, runs), PARTS)
+    return steps
+
+
+def _with_entry(host: MeasuredHost, device: Mapping[str, Any], options: MeasureHostOptions) -> MeasuredHost:
+    """The host with its catalog entry, in its file too."""
     machine = read_inventory()
-    device = result["device"]
-    host = host_result(result, count, options.name or _own_name(), rate, found_disk, notes)
-    host = replace(
-        host, started=started, seconds=time.monotonic() - begun,
-        software=f"torch {torch.__version__}, Python {platform.python_version()}",
-    )  # fmt: skip
     entry = entry_of(
-        host, machine, memory=device["memory"] or machine.memory / count, capability=device["capability"],
-        cache=device["cache"] or machine.cache / count, folder=str(options.folder.resolve()),
+        host, machine, memory=device["memory"] or machine.memory / host.ranks, capability=device["capability"],
+        cache=device["cache"] or machine.cache / host.ranks, folder=str(options.folder.resolve()),
         features=features_of(machine),
     )  # fmt: skip
     if options.save is not None:

@@ -61,8 +61,8 @@ def measure_serving(
 
     The server of podsim is a small GPT with random weights, in continuous batches, on loopback. Clients in loops
     measure the time of its steps, before each load and after the last; requests arrive in between. `progress` is called
-    with (requests that were answered, all). Ctrl-C, SIGTERM and SIGHUP keep what was answered until then. Raises
-    PodsimError for what makes no sense, LabError for a server that fails.
+    with (requests that were answered, all). Ctrl-C, SIGTERM and SIGHUP keep what was answered until then, and `save` has
+    each load as soon as it ends. Raises PodsimError for what makes no sense, LabError for a server that fails.
     """
     _check(options)
 
@@ -76,9 +76,12 @@ def measure_serving(
             times=table.arrival.tolist() if isfinite(rate) else None,
         )  # fmt: skip
 
-    measured = _others(options, draw, progress) if options.url else _own(options, draw, progress)
-    if options.save is not None:
-        write_run(options.save, measured)
+    def keep(run: MeasuredServing) -> None:
+        if options.save is not None:
+            write_run(options.save, run)
+
+    measured = _others(options, draw, progress) if options.url else _own(options, draw, progress, keep)
+    keep(measured)
     return measured
 
 
@@ -101,6 +104,7 @@ def _own(
     options: MeasureServingOptions,
     draw: Callable[[float, int, int], SentLoad],
     progress: Callable[[int, int], None],
+    keep: Callable[[MeasuredServing], None],
 ) -> MeasuredServing:
     """The runs of podsim's own server."""
     if options.rate or options.clients or options.model:
@@ -117,7 +121,7 @@ def _own(
     asked = ServingMeasurement(
         job=job, shares=shares, requests=options.requests, draw=draw, seed=options.seed
     )
-    return measure_server(asked, progress)
+    return measure_server(asked, progress, keep)
 
 
 def _shares(text: str) -> tuple[float, ...]:
