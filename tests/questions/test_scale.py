@@ -47,6 +47,16 @@ def test_a_fit_says_what_it_used(podsim: Run, runs: Path, tmp_path: Path) -> Non
     assert "extrapolated: 70 times above 1 G parameters" in answer["notes"][0]
 
 
+def test_laws_without_embeddings_count_neither_table_nor_head() -> None:
+    inner = 8_030_261_248 - 2 * 128_256 * 4096
+    by_hand = ((6.4e13 / inner) ** (0.076 / 0.103) + 1.8e13 / 15e12) ** 0.103
+    other = library.scale_loss("llama-3.1-8b", tokens="15T").others["kaplan"]
+    own = library.scale_loss("llama-3.1-8b", tokens="15T", law="kaplan")
+    assert other == pytest.approx(by_hand, rel=1e-4)
+    assert own.loss == pytest.approx(by_hand, rel=1e-4)
+    assert own.parameters == inner
+
+
 def test_one_offset_needs_few_runs(podsim: Run, runs: Path) -> None:
     few = runs.with_name("few.csv")
     few.write_text("\n".join(runs.read_text().splitlines()[:6]))

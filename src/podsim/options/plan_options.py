@@ -293,4 +293,6 @@ class TargetOptions(SearchOptions, TableFields):
         "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money (--objective cost).",
         flag="--to-target",
     )
-    round: str = option("", "With --to-target: the round of MLPerf Training, e.g. v4.1; default the last.")
+    round: str = option(
+        "", "With --to-target: round of MLPerf Training, e.g. v4.1; default the last, or of the machine's month."
+    )

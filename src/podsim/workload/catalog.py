@@ -241,7 +241,8 @@ def network_size(
 ) -> tuple[str, float, list[str]]:
     """(name, parameters that a law of the loss counts, remarks) of a model, or of a number of parameters.
 
-    `counts` is what the law counts: all that work on a token, or those without the embedding ("non-embedding").
+    `counts` is what the law counts: all that work on a token, or those without
+    embeddings and the head's matrix ("non-embedding"), as Kaplan et al. 2020, section 2.1, count them.
     """
     if isinstance(model, str) and model[:1].isdecimal() and not Path(model).exists():
         try:
@@ -259,9 +260,9 @@ def network_size(
         remarks.append(
             f"{network.name} is no decoder: the law is of the next token, so take sizes from it, not losses"
         )
-    embedding = float(network.vocab * network.hidden)
-    counted = active - embedding if counts == "non-embedding" else active
-    return network.name, counted, remarks
+    ends = (*network.embedding.ops, *network.head.ops)
+    tables = float(sum(op.weight for op in ends if op.kind == "embedding" or op.split == "vocab"))
+    return network.name, active - tables if counts == "non-embedding" else active, remarks
 
 
 _OTHER_FAMILY = "other"
