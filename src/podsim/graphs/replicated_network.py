@@ -16,7 +16,7 @@ from podsim.training.job_inputs import split_overrides
 _SAMPLES, _IMPRESSIONS = 32, 4096
 """samples of a step on a GPU where no batch is given, and those of a network with embedding tables"""
 _TABLES = ("tables", "placement", "servers")
-_SHARED = ("on", "gpus", "precision", "software", "detail", "sparse", *_TABLES)
+_SHARED = ("on", "gpus", "precision", "software", "detail", "sparse", "train", *_TABLES)
 
 
 def graph_options(options: Mapping[str, Any]) -> dict[str, Any]:
