@@ -173,7 +173,9 @@ def test_frozen_layers_of_a_network_have_no_backward_pass(resnet: OpGraph) -> No
     assert resnet.flops_back.sum() - one.flops_back.sum() == first + inputs
 
 
-@pytest.mark.parametrize(("training", "said"), [("frozen:54", "54 layers"), ("lora:4", "full or frozen:LAYERS")])
+@pytest.mark.parametrize(
+    ("training", "said"), [("frozen:54", "54 layers"), ("lora:4", "full or frozen:LAYERS")]
+)
 def test_what_a_network_cannot_freeze_is_refused(resnet: OpGraph, training: str, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         trained_graph(resnet, training)

@@ -63,7 +63,9 @@ def graph_cost(
     placement = None if tables is None else placement_of(tables, case.plain)
     notes = graph.notes if tables is None else ()
     if graph.frozen:
-        notes += (f"{options.train}: {graph.frozen:,.0f} weights are frozen, {graph.parameters.sum():,.0f} trained",)
+        notes += (
+            f"{options.train}: {graph.frozen:,.0f} weights are frozen, {graph.parameters.sum():,.0f} trained",
+        )
     return GraphCost(
         model=graph.name, source=graph.source, gpu=case.gpu.name, precision=precision, software=case.software.name,
         optimizer=options.optimizer, fused=rules, batch=graph.batch,

@@ -48,7 +48,9 @@ class GraphOptions(TableFields):
     sparse: bool = option(
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
     )
-    train: str = like(JobOptions, "train", "What is trained: full, or frozen:20 (the first 20 layers are not).")
+    train: str = like(
+        JobOptions, "train", "What is trained: full, or frozen:20 (the first 20 layers are not)."
+    )
     optimizer: str = option("sgd", "sgd (with momentum), adam or none.")
     software: str = like(TrainedFields, "software", default="dle-pytorch")
     fuse: str = option("none", "none (eager), attention, chains (element-wise ops), all.")

@@ -164,7 +164,21 @@ class JobOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(TrainedFields, LayoutFields, JobOptions):
-    """A plan as a user words it."""
+    """A plan as a user words it. None: it follows from the model and the machine."""
+
+    micro_batch: Any = like(
+        LayoutFields,
+        "micro_batch",
+        "Sequences of a micro-batch; default 1, on wafers the best.",
+        default=None,
+        kind=int,
+    )
+    recompute: Any = like(
+        LayoutFields,
+        "recompute",
+        "Recomputation of activations: none, selective or full; default none, on wafers the best.",
+        default=None,
+    )
 
 
 def plan_file_option() -> Any:
@@ -294,5 +308,6 @@ class TargetOptions(SearchOptions, TableFields):
         flag="--to-target",
     )
     round: str = option(
-        "", "With --to-target: round of MLPerf Training, e.g. v4.1; default the last, or of the machine's month."
+        "",
+        "With --to-target: round of MLPerf Training, e.g. v4.1; default the last, or of the machine's month.",
     )

@@ -210,12 +210,13 @@ def _placement(placement: TablePlacement, detail: str) -> Iterator[Block]:
 
 
 def _replicas(replicas: DataParallel, *, is_placed: bool) -> Iterator[Block]:
+    rate = replicas.samples_per_second
     step, reduce, exposed, tables = (
         format_quantity(seconds, "s")
         for seconds in (replicas.step_time, replicas.reduce, replicas.exposed, replicas.tables)
     )
     yield bold(
-        f"{step} a step on {replicas.gpus:,} GPUs: {replicas.samples_per_second:,.5g} samples/s, "
+        f"{step} a step on {replicas.gpus:,} GPUs: {rate:,.{0 if rate >= 1000 else 3}f} samples/s, "
         f"{replicas.efficiency:.1%} of as many lone ones"
     )
     yield (

@@ -41,7 +41,9 @@ def plan_target(options: TargetOptions, progress: Progress | None = None) -> Tar
     best = min(choices, key=key[options.objective])
     end = _end(choices)
     law = convergence_law(benchmark, round)
-    said = [f"{options.on} is of {date}, so the software is of {round}; --round takes another"] if date else []
+    said = (
+        [f"{options.on} is of {date}, so the software is of {round}; --round takes another"] if date else []
+    )
     return TargetPlan(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, dataset=benchmark.dataset,
         sample=benchmark.sample, round=round, cluster=cluster.name, gpu=cluster.gpu.name,

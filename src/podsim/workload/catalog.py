@@ -71,8 +71,9 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         spec = known[name].specification
     elif text.lower() in captured_names():
         raise ModelError(
-            f"{text} is a captured network, not a transformer: `podsim predict {text}` costs its training step, "
-            f"`podsim graph {text} --batch 32` its ops, `podsim serve batches {text}` its inference"
+            f"{text} is a captured network, not a transformer: `podsim predict {text} --on dgx-a100` costs its training "
+            f"step, `podsim plan {text} --on dgx-a100` divides it over GPUs, `podsim graph {text} --on a100 --batch 32` "
+            f"costs its ops, `podsim serve batches {text} --on a100` its inference"
         )
     else:
         raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})

@@ -44,7 +44,9 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     band = law.band(parameters, tokens, unique)
     flops = 6.0 * parameters * tokens
     laws = named_laws()
-    sizes = {counts: network_size(options.model, counts)[1] for counts in {law.counts for law in laws.values()}}
+    sizes = {
+        counts: network_size(options.model, counts)[1] for counts in {law.counts for law in laws.values()}
+    }
     others = {
         key: float(each.loss.loss(sizes[each.counts], tokens))
         for key, each in laws.items()

@@ -48,6 +48,10 @@ def predict(options: PredictOptions) -> Prediction:
     """
     refuse_tables(options, options.model)
     setting = read_plan(options)
+    if setting.cluster.gpu.streams_weights:
+        from podsim.training.weight_streaming import with_open_settings  # wafers
+
+        setting = with_open_settings(setting, options)
     length = read_length(options, setting.model)
     correction = None
     if options.measured and options.runs:
