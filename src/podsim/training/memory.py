@@ -51,6 +51,8 @@ class Weights:
     """The parameters of experts."""
     tied: Shaped[Array, "plan"]
     """The parameters of the last stage's own copy of an embedding table that it shares, where it holds no embedding."""
+    tensor: Shaped[Array, "plan"]
+    """The parameters of the largest tensor, divided as its block is."""
     trained: Weights | None = None
     """The parameters that are trained, where fine-tuning leaves only a part."""
     stored: Weights | None = None
@@ -97,7 +99,13 @@ def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...],
         shared = sum(
             op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab"
         )
-    return Weights(dense=dense, expert=expert / np.asarray(plan.ep), tied=shared / tp)
+    expert = expert / np.asarray(plan.ep)
+    share = [
+        block.count * max((op.weight for op in block.ops), default=0) / max(block.parameters, 1)
+        for block in model.kinds
+    ]
+    tensor = ((dense + expert) * np.array(share)[:, None]).max(axis=0)
+    return Weights(dense=dense, expert=expert, tied=shared / tp, tensor=tensor)
 
 
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
@@ -260,6 +268,7 @@ def held_memory(
 ) -> Held:
     """What each class of stages of plans holds."""
     counts = _counts(stages, weights)
+    layer = (weights.dense + weights.expert).max(axis=0)
     return Held(
         dense=counts.dense,
         expert=counts.expert,
@@ -267,7 +276,7 @@ def held_memory(
         activations=_activation_bytes(plan, stages, activations),
         logits=activations.logits * (stages.blocks[:, -1] > 0),
         gathered=activations.gathered,
-        largest=(weights.dense + weights.expert).max(axis=0),
+        largest=weights.tensor if software.gathers_tensors else layer,
         trained=None if weights.trained is None else _counts(stages, weights.trained),
         stored=None if weights.stored is None else _counts(stages, weights.stored),
         torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
@@ -352,8 +361,11 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
     sums = sums + (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages  # a chunk's
+    weights = from_level(3, stored_parameters, stored_divided, is_whole) * stored
+    if software.gathers_tensors:  # cast on their way, from the fp32 weights that the optimizer has
+        weights = np.where(zero >= 3, 0.0, weights)
     return [
-        from_level(3, stored_parameters, stored_divided, is_whole) * stored,
+        weights,
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters,
         from_level(1, parameters, divided) * (master + moments),
     ]

@@ -1,4 +1,4 @@
-"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small, the largest predicted."""
+"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small, the largest foretold."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from podsim.lab.training.trained_run import trained_run
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
+from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
 from podsim.options.measure_options import RanksOptions, TrainOptions
 from podsim.options.question import like, option, question
@@ -88,6 +89,8 @@ def scale_ladder(
 ) -> ScaleLadder:
     """Losses of tiny GPTs of several widths on the same text, a law of all but the largest, and its error on that one.
 
+    What the law foretells of the largest is written into the folder before that one trains, and then compared.
+
     The learning rate stays constant after its warm-up, so that one run tells losses after several numbers of tokens.
     Finished runs are kept in the folder and read again; a run that was interrupted starts over. `progress` is called
     with (steps done, steps) of all runs together. Raises PodsimError for what makes no sense, and LabError for a run
@@ -98,16 +101,20 @@ def scale_ladder(
     rungs = _rungs(options)
     text = _text(options)
     every = len(rungs) * options.steps
-    runs = []
+    runs: list[MeasuredTraining] = []
+    law = None
     for number, rung in enumerate(rungs):
         before = number * options.steps
+        if rung is rungs[-1]:
+            law = _foretold_law(options, rungs, runs)
 
         def report(done: int, steps: int, before: int = before) -> None:
             progress(before + done, every)
 
         runs.append(_run(options, rung, text, report))
         progress(before + options.steps, every)
-    return _answer(options, rungs, runs, text)
+    assert law is not None
+    return _answer(options, rungs, runs, text, law)
 
 
 def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
@@ -184,21 +191,52 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
     return run
 
 
-def _answer(
-    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining], text: Path
-) -> ScaleLadder:
-    """The law of all but the largest network, and what it foretells."""
-    sizes = [
-        float(load_model(_MODEL, {**rung.overrides, "sequence": str(options.sequence)}).parameters)
-        for rung in rungs
+def _points(
+    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]
+) -> list[tuple[float, float, float]]:
+    """(parameters, tokens, loss) at several moments of the runs that are there."""
+    return [
+        (_size(options, rung), *read)
+        for rung, run in zip(rungs, runs, strict=False)
+        for read in _reads(options, run)
     ]
-    points = [(size, *read) for size, run in zip(sizes, runs, strict=True) for read in _reads(options, run)]
-    table = np.array(points)
-    every = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
-    is_largest = every.parameters == max(sizes)
-    law = fit_law(every.where(~is_largest), name="ladder", bootstraps=_BOOTSTRAPS)
+
+
+def _size(options: ScaleLadderOptions, rung: _Rung) -> float:
+    """count. The parameters of a network."""
+    changes = {**rung.overrides, "sequence": str(options.sequence)}
+    return float(load_model(_MODEL, changes).parameters)
+
+
+def _foretold_law(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> LossLaw:
+    """The law of all but the largest network; what it says of that one is written into the folder."""
+    table = np.array(_points(options, rungs, runs))
+    small = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
+    law = fit_law(small, name="ladder", bootstraps=_BOOTSTRAPS)
     if options.save is not None:
         write_law(options.save, law)
+    tokens = np.array([tokens for tokens, _ in _reads(options, runs[-1])])  # alike for all networks
+    size = _size(options, rungs[-1])
+    rows = zip(tokens, *law.band(np.full(tokens.shape, size), tokens), strict=True)
+    lines = [
+        "parameters,tokens,low,loss,high",
+        *(f"{size:.0f}," + ",".join(f"{x:.6g}" for x in row) for row in rows),
+    ]
+    try:
+        write_whole(options.folder / "foretold.csv", ("\n".join(lines) + "\n").encode())
+    except OSError as problem:
+        raise LabError(f"{options.folder}: cannot be written: {problem.strerror or problem}") from None
+    return law
+
+
+def _answer(
+    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining], text: Path, law: LossLaw
+) -> ScaleLadder:
+    """What the law of all but the largest network foretold, and what came."""
+    points = _points(options, rungs, runs)
+    table = np.array(points)
+    every = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
+    is_largest = every.parameters == every.parameters.max()
     band = law.band(every.parameters, every.tokens)
     return ScaleLadder(
         law=law, data=text.name, steps=options.steps, held_out=score(law, every.where(is_largest)),
@@ -206,7 +244,7 @@ def _answer(
         rows=tuple(
             CheckedLoss(
                 parameters=size, tokens=tokens, loss=loss, predicted=float(middle), low=float(low), high=float(high),
-                use="held out" if largest else "fitted",
+                use="foretold" if largest else "fitted",
             )
             for (size, tokens, loss), low, middle, high, largest in zip(points, *band, is_largest, strict=True)
         ),
