@@ -2,7 +2,8 @@
 
 Options: names, flags, kinds, defaults. Commands: exit status, the keys and numbers of --json, the cells of --csv and the
 numbers of the text. Left out, since they wait, need PyTorch or several ranks, run for minutes, or ask this machine:
-capture, prune, train, scale ladder, every `measure`, verify, emulate, exporter, diagnose, web, calibrate and compare.
+capture, prune, train, scale ladder, scale sharpness, every `measure`, verify, emulate, exporter, diagnose, web,
+calibrate and compare.
 """
 
 from __future__ import annotations

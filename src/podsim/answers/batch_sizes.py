@@ -84,10 +84,10 @@ class BatchAdvice(
     """The rule that is usual for the optimizer: linear or sqrt."""
     rows: tuple[BatchRow, ...]
     published: tuple[PublishedAccuracy, ...] = shown(
-        title="Published accuracy by batch (podsim predicts none)",
+        title="Accuracy by batch, published or trained by podsim (it predicts none)",
         of_row=lambda advice: _published(advice.published),
     )
-    """The published accuracies against the batch; podsim predicts none."""
+    """The accuracies against the batch that were published, or trained by podsim; it predicts none."""
 
 
 def _published(accuracies: tuple[PublishedAccuracy, ...]) -> tuple[str, ...]:
