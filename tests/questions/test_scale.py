@@ -147,14 +147,11 @@ def test_a_ladder_foretells_its_largest_network(podsim: Run, tmp_path: Path) -> 
     answer = json.loads(result.stdout)
     assert [row["use"] for row in answer["rows"]] == ["fitted"] * 15 + ["foretold"] * 5
     assert answer["held_out"]["error"] < 0.1
-    _, *foretold = (tmp_path / "runs" / "foretold.csv").read_text().splitlines()
-    assert (tmp_path / "runs" / "foretold.csv").stat().st_mtime < (
-        tmp_path / "runs" / "width-64.jsonl"
-    ).stat().st_mtime
-    for line, row in zip(foretold, answer["rows"][15:], strict=True):
-        written = [float(text) for text in line.split(",")]
-        said = [row[name] for name in ("parameters", "tokens", "low", "predicted", "high")]
-        assert written == pytest.approx(said, rel=1e-4)
+    law = tmp_path / "runs" / "law.json"
+    assert law.stat().st_mtime < (tmp_path / "runs" / "width-64.jsonl").stat().st_mtime
+    for row in answer["rows"][15:]:
+        before = library.scale_loss(f"{row['parameters']:.0f}", tokens=row["tokens"], law=str(law))
+        assert (before.loss, before.low) == pytest.approx((row["predicted"], row["low"]), rel=1e-4)
     again = podsim(*words, "--sequence", "32", "--json", "--plot", tmp_path / "ladder.svg")
     assert json.loads(again.stdout)["rows"] == answer["rows"], "finished runs are read again"
 

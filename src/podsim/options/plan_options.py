@@ -167,18 +167,11 @@ class PlanOptions(TrainedFields, LayoutFields, JobOptions):
     """A plan as a user words it. None: it follows from the model and the machine."""
 
     micro_batch: Any = like(
-        LayoutFields,
-        "micro_batch",
-        "Sequences of a micro-batch; default 1, on wafers the best.",
-        default=None,
-        kind=int,
-    )
+        LayoutFields, "micro_batch", "Sequences of a micro-batch; default 1, on wafers the best.", default=None, kind=int
+    )  # fmt: skip
     recompute: Any = like(
-        LayoutFields,
-        "recompute",
-        "Recomputation of activations: none, selective or full; default none, on wafers the best.",
-        default=None,
-    )
+        LayoutFields, "recompute", "Recomputation: none, selective, full; default none, on wafers the best.", default=None
+    )  # fmt: skip
 
 
 def plan_file_option() -> Any:

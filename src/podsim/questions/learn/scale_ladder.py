@@ -89,7 +89,7 @@ def scale_ladder(
 ) -> ScaleLadder:
     """Losses of tiny GPTs of several widths on the same text, a law of all but the largest, and its error on that one.
 
-    What the law foretells of the largest is written into the folder before that one trains, and then compared.
+    The law that foretells the largest is written into the folder before that one trains.
 
     The learning rate stays constant after its warm-up, so that one run tells losses after several numbers of tokens.
     Finished runs are kept in the folder and read again; a run that was interrupted starts over. `progress` is called
@@ -191,39 +191,22 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
     return run
 
 
-def _points(
-    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]
-) -> list[tuple[float, float, float]]:
-    """(parameters, tokens, loss) at several moments of the runs that are there."""
-    return [
-        (_size(options, rung), *read)
-        for rung, run in zip(rungs, runs, strict=False)
-        for read in _reads(options, run)
-    ]
-
-
-def _size(options: ScaleLadderOptions, rung: _Rung) -> float:
-    """count. The parameters of a network."""
-    changes = {**rung.overrides, "sequence": str(options.sequence)}
-    return float(load_model(_MODEL, changes).parameters)
+def _read_runs(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> Runs:
+    """Parameters, tokens and loss at several moments of the runs that are there."""
+    changes = [{**rung.overrides, "sequence": str(options.sequence)} for rung in rungs]
+    sizes = [float(load_model(_MODEL, each).parameters) for each in changes]
+    points = [(size, *read) for size, run in zip(sizes, runs, strict=False) for read in _reads(options, run)]
+    sizes_read, tokens, losses = np.array(points).T
+    return Runs(parameters=sizes_read, tokens=tokens, loss=losses)
 
 
 def _foretold_law(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> LossLaw:
-    """The law of all but the largest network; what it says of that one is written into the folder."""
-    table = np.array(_points(options, rungs, runs))
-    small = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
-    law = fit_law(small, name="ladder", bootstraps=_BOOTSTRAPS)
-    if options.save is not None:
-        write_law(options.save, law)
-    tokens = np.array([tokens for tokens, _ in _reads(options, runs[-1])])  # alike for all networks
-    size = _size(options, rungs[-1])
-    rows = zip(tokens, *law.band(np.full(tokens.shape, size), tokens), strict=True)
-    lines = [
-        "parameters,tokens,low,loss,high",
-        *(f"{size:.0f}," + ",".join(f"{x:.6g}" for x in row) for row in rows),
-    ]
+    """The law of all but the largest network, which is written into the folder before that one trains."""
+    law = fit_law(_read_runs(options, rungs, runs), name="ladder", bootstraps=_BOOTSTRAPS)
     try:
-        write_whole(options.folder / "foretold.csv", ("\n".join(lines) + "\n").encode())
+        for path in (options.folder / "law.json", options.save):
+            if path is not None:
+                write_law(path, law)
     except OSError as problem:
         raise LabError(f"{options.folder}: cannot be written: {problem.strerror or problem}") from None
     return law
@@ -233,11 +216,10 @@ def _answer(
     options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining], text: Path, law: LossLaw
 ) -> ScaleLadder:
     """What the law of all but the largest network foretold, and what came."""
-    points = _points(options, rungs, runs)
-    table = np.array(points)
-    every = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
+    every = _read_runs(options, rungs, runs)
     is_largest = every.parameters == every.parameters.max()
     band = law.band(every.parameters, every.tokens)
+    points = zip(every.parameters.tolist(), every.tokens.tolist(), every.loss.tolist(), strict=True)
     return ScaleLadder(
         law=law, data=text.name, steps=options.steps, held_out=score(law, every.where(is_largest)),
         seconds=sum(row.seconds for run in runs for row in run.rows),

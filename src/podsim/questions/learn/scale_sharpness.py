@@ -83,14 +83,13 @@ def _batches(options: SharpnessOptions) -> list[int]:
 def _row(batch: int, rule: str, rate: float, runs: Sequence[Minimum]) -> SharpnessRow:
     """All seeds of a batch and a rate; None where a run did not reach the target."""
     known = all(run.steps > 0 for run in runs)
+    means = {
+        name: fmean(getattr(run, name) for run in runs) if known else None
+        for name in ("steps", "training", "validation", "error", "sharpness")
+    }
     is_finite = all(math.isfinite(run.training) for run in runs)
     return SharpnessRow(
-        batch=batch, rule=rule, rate=rate, steps=fmean(run.steps for run in runs) if known else None,
-        training=fmean(run.training for run in runs) if known else None,
-        validation=fmean(run.validation for run in runs) if known else None,
-        spread=stdev(run.validation for run in runs) if known else None,
+        batch=batch, rule=rule, rate=rate, **means, spread=stdev(run.validation for run in runs) if known else None,
         gap=fmean(run.validation - run.training for run in runs) if known else None,
-        error=fmean(run.error for run in runs) if known else None,
-        sharpness=fmean(run.sharpness for run in runs) if known else None,
         verdict="" if known else "not at the target" if is_finite else "diverged",
     )  # fmt: skip
