@@ -68,8 +68,12 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         "fine-tune": "plan",
         "gpu": "show gpus",
         "gpus": "show gpus",
+        "deepstream": "serve streams ssd300-resnet50 --video 1080p30",
         "lora": "plan --train lora:16",
+        "merlin": "plan dlrm",
         "qlora": "plan --train qlora:16",
+        "riva": "serve streams rnnt --chunk 160ms",
+        "tao": "predict resnet50 --train frozen:20",
         "version": "--version",
         "autocomplete": "completion",
     }
