@@ -100,11 +100,7 @@ def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...],
             op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab"
         )
     expert = expert / np.asarray(plan.ep)
-    share = [
-        block.count * max((op.weight for op in block.ops), default=0) / max(block.parameters, 1)
-        for block in model.kinds
-    ]
-    tensor = ((dense + expert) * np.array(share)[:, None]).max(axis=0)
+    tensor = ((dense + expert) * np.array([[block.largest_share] for block in model.kinds])).max(axis=0)
     return Weights(dense=dense, expert=expert, tied=shared / tp, tensor=tensor)
 
 
@@ -268,7 +264,6 @@ def held_memory(
 ) -> Held:
     """What each class of stages of plans holds."""
     counts = _counts(stages, weights)
-    layer = (weights.dense + weights.expert).max(axis=0)
     return Held(
         dense=counts.dense,
         expert=counts.expert,
@@ -276,7 +271,7 @@ def held_memory(
         activations=_activation_bytes(plan, stages, activations),
         logits=activations.logits * (stages.blocks[:, -1] > 0),
         gathered=activations.gathered,
-        largest=weights.tensor if software.gathers_tensors else layer,
+        largest=weights.tensor if software.gathers_tensors else (weights.dense + weights.expert).max(axis=0),
         trained=None if weights.trained is None else _counts(stages, weights.trained),
         stored=None if weights.stored is None else _counts(stages, weights.stored),
         torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
@@ -343,11 +338,9 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
 def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
     """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
-    held_counts = Counts(held.dense, held.expert)
-    parameters, divided = _division(plan, held.trained or held_counts)
-    stored_parameters, stored_divided = (
-        (parameters, divided) if held.stored is None else _division(plan, held.stored)
-    )
+    counts = held.trained or Counts(held.dense, held.expert)
+    parameters, divided = _division(plan, counts)
+    held_copy = _division(plan, held.stored or counts)
 
     def from_level(level: int, undivided: Array, part: Array, but: Array | bool = False) -> Array:
         """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
@@ -361,11 +354,8 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
     sums = sums + (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages  # a chunk's
-    weights = from_level(3, stored_parameters, stored_divided, is_whole) * stored
-    if software.gathers_tensors:  # cast on their way, from the fp32 weights that the optimizer has
-        weights = np.where(zero >= 3, 0.0, weights)
     return [
-        weights,
+        from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters,
         from_level(1, parameters, divided) * (master + moments),
     ]
@@ -395,8 +385,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     blocks, kept = stages.blocks, activations.kept
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
-    is_full = np.asarray(plan.recompute) == Recompute.FULL
-    again = np.where(is_full, kept[Recompute.NONE, 1:-1].max(axis=0), 0.0)
+    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
     return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
 
 

@@ -84,15 +84,15 @@ def graph(options: GraphOptions) -> GraphCost:
 def _case(options: GraphOptions) -> GraphCase:
     """The graph with its ops merged, and its costs on one GPU and on all."""
     gpu, cluster, gpus = _machine(options.on, options.gpus, options.overrides)
-    whole = fused(captured_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
-    merged = trained_graph(whole, options.train)
+    trainable = fused(captured_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    merged = trained_graph(trainable, options.train)
     precision = options.precision or default_precision(gpu)
     software = load_software(software_of(options.software, gpu), gpu, precision)
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
     dense = costs
     if options.sparse:
         check_sparse(gpu, precision)
-        costs = sparse_costs(whole, costs)
+        costs = sparse_costs(trainable, costs)
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
     placed_by = partial(
         table_step,
