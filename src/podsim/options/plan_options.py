@@ -301,6 +301,5 @@ class TargetOptions(SearchOptions, TableFields):
         flag="--to-target",
     )
     round: str = option(
-        "",
-        "With --to-target: round of MLPerf Training, e.g. v4.1; default the last, or of the machine's month.",
+        "", "With --to-target: MLPerf's round, e.g. v4.1; default the last, or the machine's."
     )
