@@ -25,6 +25,7 @@ from podsim.questions.learn.scale_fit import scale_fit as scale_fit
 from podsim.questions.learn.scale_ladder import scale_ladder as scale_ladder
 from podsim.questions.learn.scale_loss import scale_laws as scale_laws
 from podsim.questions.learn.scale_loss import scale_loss as scale_loss
+from podsim.questions.learn.scale_sharpness import scale_sharpness as scale_sharpness
 from podsim.questions.learn.train import train as train
 from podsim.questions.learn.train import train_precisions as train_precisions
 from podsim.questions.machine.clusters import clusters as clusters

@@ -30,7 +30,8 @@ EXTRA = (
     "uvicorn",
 )
 EXTRA_OF = {
-    "capture": "lab", "scale fit": "calibrate", "scale ladder": "lab", "train": "lab", "calibrate": "calibrate",
+    "capture": "lab", "scale fit": "calibrate", "scale ladder": "lab", "scale sharpness": "lab", "train": "lab",
+    "calibrate": "calibrate",
     "measure collective": "lab", "measure ranks": "lab", "measure ddp": "lab", "measure host": "lab",
     "measure checkpoint": "lab", "measure serving": "lab", "measure tables": "lab", "measure loader": "lab", "web": "web",
 }  # fmt: skip

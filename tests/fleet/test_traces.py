@@ -200,6 +200,12 @@ def test_left_out_jobs_keep_dependencies():
     assert (kept.ids, kept.after, kept.left_out) == (["b", "c"], {0: (), 1: (0,)}, {"too large": 1})
 
 
+@pytest.mark.parametrize("jobs", [300, 2000, 20_000])  # a fraction of a day to weeks
+def test_drawn_jobs_load_the_machine_as_asked(jobs: int) -> None:
+    drawn = draw_jobs(Arrivals(jobs=jobs, load=0.9), 4480, np.random.default_rng(0))
+    assert (drawn.gpus * drawn.seconds).sum() / 4480 / drawn.submit.max() == pytest.approx(0.9, rel=1e-6)
+
+
 def test_arrivals_keep_their_load_and_rhythm():
     rng = np.random.default_rng(1)
     jobs = draw_jobs(Arrivals(jobs=20_000, load=0.7, rhythm=0.9), 4480, rng)

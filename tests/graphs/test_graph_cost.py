@@ -9,7 +9,8 @@ import pytest
 
 import podsim
 from podsim.accuracy.tables import load
-from podsim.errors import PlanError
+from podsim.errors import ModelError, PlanError
+from podsim.graphs.frozen_layers import trained_graph
 from podsim.graphs.fusion import fuse
 from podsim.graphs.graph_cost import graph_costs, update_seconds
 from podsim.graphs.graph_step import bucket_sizes, reduce_gradients, tables_seconds
@@ -154,3 +155,27 @@ def test_the_step_as_a_trace(resnet: OpGraph) -> None:
     assert trace.flops.sum() == resnet.flops.sum() + resnet.flops_back.sum()
     alone = step_trace(resnet, costs, 1e-3, ranks=1, gradient_bytes=4.0, reduce=np.zeros(0))
     assert critical_seconds(alone) == pytest.approx(busy)
+
+
+def test_frozen_layers_of_a_network_have_no_backward_pass(resnet: OpGraph) -> None:
+    """Kept of ResNet-50's 54 layers: the last one, 2,048 x 1,000 weights and 1,000 biases, by hand."""
+    last = trained_graph(resnet, "frozen:53")
+    assert last.parameters.sum() == 2048 * 1000 + 1000
+    assert last.frozen + last.parameters.sum() == resnet.parameters.sum()
+    assert last.flops_back.sum() == 2 * 256 * 2048 * 1000  # of the weights alone: no op needs its input's
+    assert last.kept.sum() == 256 * 2048 * resnet.element
+    assert trained_graph(resnet, "full") is resnet
+    sizes = [trained_graph(resnet, f"frozen:{layers}").flops_back.sum() for layers in (1, 20, 40, 53)]
+    assert sorted(sizes, reverse=True) == sizes
+    one = trained_graph(resnet, "frozen:1")
+    first = 2 * 256 * 64 * 3 * 49 * 112**2  # the weights of the stem, whose images need no gradient
+    inputs = 2 * 256 * 64 * (64 + 256) * 56**2  # of the two convolutions that read what the frozen stem made
+    assert resnet.flops_back.sum() - one.flops_back.sum() == first + inputs
+
+
+@pytest.mark.parametrize(
+    ("training", "said"), [("frozen:54", "54 layers"), ("lora:4", "full or frozen:LAYERS")]
+)
+def test_what_a_network_cannot_freeze_is_refused(resnet: OpGraph, training: str, said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        trained_graph(resnet, training)

@@ -428,5 +428,8 @@ def test_the_ranks_of_a_large_job_are_a_range(podsim: Run) -> None:
     lines = podsim("collective", "all-reduce", "--on", "selene", "--sizes", "1G").stdout.splitlines()
     assert len(lines) < 40
     assert "#  Ranks 8 to 4479: as those of node0, on node1 to node559" in lines
+    slice_of_tpus = podsim("collective", "all-reduce", "--on", "v4-8192", "--sizes", "1G").stdout.splitlines()
+    assert len(slice_of_tpus) < 100
+    assert "#  Ranks 64 to 4095: as these, devices of tpu-v4:16x16x16" in slice_of_tpus
     all_of_them = podsim("collective", "all-reduce", "--on", "dgx-a100:8", "--sizes", "1G").stdout
     assert len(re.findall("^#  Rank ", all_of_them, re.MULTILINE)) == 64

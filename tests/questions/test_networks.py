@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from curated_files import curated_file
 from reference.curate_networks import network_cells, network_run
 from reference.packaged import raw_rows
@@ -14,6 +16,7 @@ from podsim.accuracy.calibrate_software import fit_software
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_networks import NetworkCosts, network_runs
 from podsim.accuracy.tables import load, training_rows
+from podsim.cli import app
 from podsim.questions.operate.validate import validate
 
 ROW = {
@@ -186,3 +189,31 @@ def test_an_entry_in_a_precision_covers_that_alone() -> None:
     assert half.rows_used
     assert full.rows_used
     assert not {*half.rows_used} & {*full.rows_used}
+
+
+def test_a_step_on_several_gpus_answers_for_all_of_them_first() -> None:
+    lines = CliRunner().invoke(app, ["predict", "resnet50", "--on", "dgx-a100"]).stdout.splitlines()
+    answer = podsim.graph("resnet50", on="dgx-a100", batch=32)
+    assert answer.data_parallel is not None
+    first = next(line for line in lines if " a step" in line)
+    assert f"on 8 GPUs: {answer.data_parallel.samples_per_second:,.0f} samples/s" in first
+
+
+def test_a_plan_of_a_network_is_its_best_division() -> None:
+    planned = json.loads(CliRunner().invoke(app, ["plan", "resnet50", "--on", "dgx-a100", "--json"]).stdout)
+    assert planned["step_time"] == podsim.shard("resnet50", on="dgx-a100").step_time
+    refused = CliRunner().invoke(app, ["plan", "resnet50", "--on", "dgx-a100", "--tokens", "1T"])
+    assert refused.exit_code == 2
+    assert "--tokens says nothing of it" in " ".join(refused.stderr.split())
+
+
+def test_frozen_layers_shorten_the_step_and_the_exchange() -> None:
+    options = {"on": "dgx-a100", "batch": 256}
+    frozen, full = (podsim.graph("resnet50", train=train, **options) for train in ("frozen:20", "full"))
+    assert frozen.parameters == full.parameters
+    assert frozen.forward == full.forward
+    assert frozen.backward < full.backward
+    assert frozen.memory.total < full.memory.total
+    assert frozen.data_parallel is not None
+    assert full.data_parallel is not None
+    assert full.data_parallel.bytes - frozen.data_parallel.bytes == 4 * 1_098_304

@@ -33,6 +33,21 @@ def test_bert_on_selene() -> None:
     assert plan.choices[0].saved is None
 
 
+@pytest.mark.parametrize(
+    ("model", "on", "round"),
+    [
+        ("bert", "selene-2020-06", "v0.7"),  # results of July 2020
+        ("bert", "selene-2020-11", "v1.0"),  # of June 2021
+        ("retinanet", "selene-2020-06", "v2.0"),  # its first
+        ("bert", "dgx-a100-40gb", "v5.0"),  # of no month
+    ],
+)
+def test_a_machine_of_a_month_has_the_software_of_the_next_round(model: str, on: str, round: str) -> None:
+    plan = planned(model=model, on=on, round="", gpus=8)
+    assert plan.round == round
+    assert any("--round" in note for note in plan.notes) == on.startswith("selene-")
+
+
 def test_strong_scaling_ends_with_convergence() -> None:
     plan = planned(model="resnet", on="dgx-a100-40gb")
     assert plan.end.run.gpus < plan.choices[-1].run.gpus

@@ -47,6 +47,16 @@ def test_a_fit_says_what_it_used(podsim: Run, runs: Path, tmp_path: Path) -> Non
     assert "extrapolated: 70 times above 1 G parameters" in answer["notes"][0]
 
 
+def test_laws_without_embeddings_count_neither_table_nor_head() -> None:
+    inner = 8_030_261_248 - 2 * 128_256 * 4096
+    by_hand = ((6.4e13 / inner) ** (0.076 / 0.103) + 1.8e13 / 15e12) ** 0.103
+    other = library.scale_loss("llama-3.1-8b", tokens="15T").others["kaplan"]
+    own = library.scale_loss("llama-3.1-8b", tokens="15T", law="kaplan")
+    assert other == pytest.approx(by_hand, rel=1e-4)
+    assert own.loss == pytest.approx(by_hand, rel=1e-4)
+    assert own.parameters == inner
+
+
 def test_one_offset_needs_few_runs(podsim: Run, runs: Path) -> None:
     few = runs.with_name("few.csv")
     few.write_text("\n".join(runs.read_text().splitlines()[:6]))
@@ -135,8 +145,13 @@ def test_a_ladder_foretells_its_largest_network(podsim: Run, tmp_path: Path) -> 
     result = podsim(*words, "--sequence", "32", "--json")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
-    assert [row["use"] for row in answer["rows"]] == ["fitted"] * 15 + ["held out"] * 5
+    assert [row["use"] for row in answer["rows"]] == ["fitted"] * 15 + ["foretold"] * 5
     assert answer["held_out"]["error"] < 0.1
+    law = tmp_path / "runs" / "law.json"
+    assert law.stat().st_mtime < (tmp_path / "runs" / "width-64.jsonl").stat().st_mtime
+    for row in answer["rows"][15:]:
+        before = library.scale_loss(f"{row['parameters']:.0f}", tokens=row["tokens"], law=str(law))
+        assert (before.loss, before.low) == pytest.approx((row["predicted"], row["low"]), rel=1e-4)
     again = podsim(*words, "--sequence", "32", "--json", "--plot", tmp_path / "ladder.svg")
     assert json.loads(again.stdout)["rows"] == answer["rows"], "finished runs are read again"
 

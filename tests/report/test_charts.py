@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 
 import podsim
 from podsim.answers.answer import Answer
+from podsim.answers.batch_sizes import Sharpness, SharpnessRow
 from podsim.answers.comparison import Comparison
 from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.answers.scaling_answers import ScaleLadder
@@ -45,6 +46,18 @@ def _ladder(folder: Path) -> ScaleLadder:
     return ScaleLadder(
         law=fit.law, data="made", steps=20, seconds=1.0, held_out=fit.held_out, rows=tuple(fit.rows)
     )
+
+
+def _sharpness(_: Path) -> Sharpness:
+    rows = tuple(
+        SharpnessRow(
+            batch=batch, rule=rule, rate=0.1, steps=None if batch == 4096 else 100.0, training=0.02, validation=1.0,
+            spread=0.1, gap=0.98, error=0.3, sharpness=2.0, verdict="",
+        )
+        for batch in (8, 64, 4096)
+        for rule in (("none", "sqrt", "linear") if batch > 8 else ("none",))
+    )  # fmt: skip
+    return Sharpness(samples=4096, target=0.02, seeds=5, rows=rows)
 
 
 def _pruned(_: Path) -> Pruned:
@@ -97,6 +110,7 @@ ANSWERS: dict[str, Callable[[Path], Any]] = {
     "scale loss": lambda _: podsim.scale_loss("llama-3.1-8b", tokens="1T"),
     "scale fit": _runs,
     "scale ladder": _ladder,
+    "scale sharpness": _sharpness,
     "scale batch": lambda _: podsim.scale_batch("zhang-85m"),
     "prune": _pruned,
     "train": lambda _: podsim.train("gpt-tiny", steps=2, batch=8, ranks=1),

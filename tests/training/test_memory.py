@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import podsim
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
@@ -222,3 +223,13 @@ def test_copies_of_weights_by_schedule(
 def test_micro_batches_in_flight(schedule: str, chunks: int, held: list[float]) -> None:
     plan = Plan(pp=4, virtual_stages=chunks, global_batch=16, schedule=schedule).arrays()
     assert micro_batches_in_flight(plan, np.arange(4)[:, None])[:, 0].tolist() == held
+
+
+def test_xla_gathers_a_tensor_at_a_time_and_keeps_no_copy_in_16_bits() -> None:
+    """The largest tensor of Llama-3.1-8B is its table, 128,256 x 4,096: two bf16 copies and a gradient in fp32."""
+    kinds = podsim.predict("llama-3.1-8b", on="tpu-v6e:64", zero=3, batch=64, recompute="full").memory_kinds
+    assert kinds["buffers"] == pytest.approx(128_256 * 4096 * (2 * 2 + 4))
+    assert kinds["weights"] == 0.0
+    assert kinds["optimizer"] == pytest.approx(12 * 8_030_261_248 / 64, rel=1e-6)
+    one = podsim.predict("llama-3.1-8b", on="tpu-v6e:64", zero=1, batch=64, recompute="full").memory_kinds
+    assert (one["weights"], one["buffers"]) == (pytest.approx(2 * 8_030_261_248, rel=1e-6), 0.0)

@@ -85,3 +85,14 @@ def test_the_search_takes_the_best_of_all_predictions() -> None:
 def test_what_wafers_refuse(question, error, says) -> None:
     with pytest.raises(error, match=says):
         question()
+
+
+def test_a_prediction_takes_the_best_of_what_is_open() -> None:
+    """The search finds the same; what the user gives stays, and the command printed repeats the plan."""
+    best = podsim.plan("cerebras-gpt-13b", on="andromeda", batch=720).ranked[0].prediction
+    taken = podsim.predict("cerebras-gpt-13b", on="andromeda", batch=720)
+    assert (taken.step_time, taken.plan) == (best.step_time, best.plan)
+    one = podsim.predict("cerebras-gpt-13b", on="andromeda", batch=720, micro_batch=1, recompute="none")
+    assert (one.plan["micro_batch"], one.plan["recompute"]) == (1, "none")
+    assert "--micro-batch 1 --recompute none" in one.command
+    assert one.step_time > 5 * taken.step_time

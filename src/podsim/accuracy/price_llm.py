@@ -228,7 +228,9 @@ def _note(run: TrainingRun, row: Mapping[str, str], memory: float) -> str:
     texts = ["one layer, forward and backward"] if run.layer_only else []
     if memory > usable_memory(run.cluster.gpu) and not run.layer_only:
         room = format_quantity(run.cluster.gpu.memory, "B")
-        texts.append(f"does not fit: {format_quantity(memory, 'B')} of {room}")
+        hosts = load_software(run.plan.software, run.cluster.gpu).offloads
+        rest = " unless layers' inputs lie in the hosts' memory" if hosts else ""
+        texts.append(f"does not fit: {format_quantity(memory, 'B')} of {room}{rest}")
     texts += [text for text in (run.chosen, run.implied) if text]
     for column in ("mfu", "hfu"):
         if row.get(column):

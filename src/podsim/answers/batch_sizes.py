@@ -84,10 +84,10 @@ class BatchAdvice(
     """The rule that is usual for the optimizer: linear or sqrt."""
     rows: tuple[BatchRow, ...]
     published: tuple[PublishedAccuracy, ...] = shown(
-        title="Published accuracy by batch (podsim predicts none)",
+        title="Accuracy by batch, published or trained by podsim (it predicts none)",
         of_row=lambda advice: _published(advice.published),
     )
-    """The published accuracies against the batch; podsim predicts none."""
+    """The accuracies against the batch that were published, or trained by podsim; it predicts none."""
 
 
 def _published(accuracies: tuple[PublishedAccuracy, ...]) -> tuple[str, ...]:
@@ -98,3 +98,40 @@ def _published(accuracies: tuple[PublishedAccuracy, ...]) -> tuple[str, ...]:
         values = (f"{row.value:.2f} at {row.batch:,}" + f" ({row.notes})" * bool(row.notes) for row in rows)
         texts.append(f"{rows[0].model}, {rows[0].optimizer}, {rows[0].metric}: {', '.join(values)} ({study})")
     return tuple(texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharpnessRow:
+    """All seeds of one batch and learning rate; None where a run did not reach the target."""
+
+    batch: int
+    rule: str = shown("rate by")
+    """The rule that gave the rate: none, sqrt or linear in the batch."""
+    rate: float = shown(format=":.3g")
+    """factor. The learning rate."""
+    steps: float | None = shown(format=":,.0f")
+    """count. The steps to the target."""
+    training: float | None = shown(format=":.4f", drop=1)
+    """nat. The training loss."""
+    validation: float | None = shown(format=":.3f")
+    """nat. The validation loss."""
+    spread: float | None = shown("+-", ":.3f")
+    """nat. The standard deviation of the validation loss over the seeds."""
+    gap: float | None = shown(format=":.3f", drop=2)
+    """nat. The validation loss over the training loss."""
+    error: float | None = shown(format=":.1%")
+    """share. The validation samples in a wrong class."""
+    sharpness: float | None = shown(format=":.3g")
+    """factor. The largest eigenvalue of the Hessian of the training loss."""
+    verdict: str = shown("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharpness(Answer, view=View(rows="rows", figure="report.plot_training:sharpness_figure")):
+    """Networks trained with small and large batches to the same training loss."""
+
+    samples: int
+    target: float = shown("ends at a training loss of", ":g", remark="nats")
+    """nat. The training loss at which a run ends."""
+    seeds: int
+    rows: tuple[SharpnessRow, ...]

@@ -48,8 +48,8 @@ class CheckedLoss:
     high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
     use: str
-    """The use of the run: fitted, held out, undertrained, overtrained, or tuned worse than another of its size and
-    length."""
+    """The use of the run: fitted, held out, foretold (before it was trained), undertrained, overtrained, or tuned worse
+    than another of its size and length."""
 
     @property
     def error(self) -> float:

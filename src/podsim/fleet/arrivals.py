@@ -109,10 +109,13 @@ def _jobs_in_progress(
 
 
 def _arrival_times(arrivals: Arrivals, span: float, rng: np.random.Generator) -> Floats:
-    """The arrivals of a Poisson process over `span` with rate 1 + rhythm sin(time of day), in order."""
+    """The arrivals of a Poisson process with rate 1 + rhythm sin(time of day), in order, from 0 to `span`."""
     flat = np.cumsum(rng.exponential(1.0, arrivals.jobs))
-    goal = flat / flat[-1] * span  # expected arrivals up to each time, in seconds of mean rate
-    time, depth = goal.copy(), arrivals.rhythm * _DAY / (2 * np.pi)
+    flat -= flat[0]
+    depth = arrivals.rhythm * _DAY / (2 * np.pi)
+    # expected arrivals up to each time, in seconds of mean rate: the last so many that its time is `span`
+    goal = flat / (flat[-1] or 1.0) * (span + depth * (1 - np.cos(2 * np.pi * span / _DAY)))
+    time = goal.copy()
     for _ in range(60):  # time + depth (1 - cos) = goal has one solution, as its slope is at least 1 - rhythm
         slope = 1 + arrivals.rhythm * np.sin(2 * np.pi * time / _DAY)
         step = (time + depth * (1 - np.cos(2 * np.pi * time / _DAY)) - goal) / np.maximum(slope, 0.5)

@@ -113,7 +113,7 @@ def default_study(architecture: str) -> Study:
     if not matches:
         raise CatalogError(
             f"no study of failures is packaged for {architecture} GPUs; choose one of {', '.join(studies())}, or an mtbf"
-        )
+        ).offer(mtbf="10d")
     return matches[0]
 
 

@@ -206,7 +206,7 @@ class Walk:
         of["kernels_back"] += added
         return OpGraph(
             name=name, source=source, batch=batch, element=element, notes=notes, table_weights=float(self.sparse),
-            names=tuple(self.names),
+            frozen=0.0, names=tuple(self.names),
             targets=tuple(self.targets), shapes=tuple(self.shapes),
             kind=np.array([KINDS.index(facts.kind) for facts in self.facts], dtype=np.int64), dims=dims,
             gradient=np.array([facts.gradient for facts in self.facts], dtype=bool).reshape(n, 2),

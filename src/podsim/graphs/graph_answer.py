@@ -62,10 +62,15 @@ def graph_cost(
     step, tables = case.step.alone, case.tables
     placement = None if tables is None else placement_of(tables, case.plain)
     notes = graph.notes if tables is None else ()
+    if graph.frozen:
+        notes += (
+            f"{options.train}: {graph.frozen:,.0f} weights are frozen, {graph.parameters.sum():,.0f} trained",
+        )
     return GraphCost(
         model=graph.name, source=graph.source, gpu=case.gpu.name, precision=precision, software=case.software.name,
         optimizer=options.optimizer, fused=rules, batch=graph.batch,
-        parameters=float(graph.parameters.sum()) + (0.0 if tables is None else tables.recommender.tables.parameters),
+        parameters=float(graph.parameters.sum()) + graph.frozen
+        + (0.0 if tables is None else tables.recommender.tables.parameters),
         flops=flops, flops_back=back, forward=forward, backward=backward, update=case.step.update,
         host=forward + backward - float(costs.forward.sum() + costs.backward.sum()),
         host_step=case.software.host_step, step_time=step, samples_per_second=graph.batch / step,

@@ -46,12 +46,13 @@ def graph_memory(
         fullest = max(cut.parts, key=lambda part: each * part.parameters + part.kept)
         parameters, activations = fullest.parameters, fullest.kept
     copy = width if width < _WEIGHT else 0.0
-    fixed = parameters * (_WEIGHT + copy + _WEIGHT + STATES[optimizer])
+    weights = (parameters + graph.frozen / (1 if cut is None else cut.devices)) * (_WEIGHT + copy)
+    fixed = weights + parameters * (_WEIGHT + STATES[optimizer])
     if tables is None:
         tables = _WEIGHT * graph.table_weights / (gpus if cut is None else cut.devices)
     left = gpu.memory - (fixed + tables + software.memory_floor)
     return GraphMemory(
-        weights=parameters * (_WEIGHT + copy), gradients=parameters * _WEIGHT,
+        weights=weights, gradients=parameters * _WEIGHT,
         states=parameters * STATES[optimizer], tables=tables, activations=activations,
         runtime=software.memory_floor, capacity=gpu.memory,
         largest_batch=max(math.floor(left * graph.batch / activations), 0) if activations else graph.batch,

@@ -96,6 +96,8 @@ class OpGraph:
     """The limits of the capture."""
     table_weights: float = 0.0
     """count. The number of weights in tables with sparse gradients, which `parameters` leaves out."""
+    frozen: float = 0.0
+    """count. The number of weights that are not trained, which `parameters` leaves out."""
 
     def __post_init__(self) -> None:
         """Check that columns have equal lengths and edges lead forward."""

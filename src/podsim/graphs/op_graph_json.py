@@ -141,7 +141,7 @@ def _graph(value: dict[str, Any], where: str, check: bool) -> OpGraph:
         gradient=np.array([op.get("gradient", (False, False)) for op in ops], dtype=bool).reshape(-1, 2),
         first=np.cumsum([0, *(len(op["before"]) for op in ops)]).astype(np.int64),
         before=np.array([position[j] for op in ops for j in op["before"]], dtype=np.int64),
-        carried=np.array([b for op in ops for b in op["carries"]], dtype=float),
+        carried=np.array([b for op in ops for b in op["carries"]], dtype=float), frozen=0.0,
         **{key: np.array([op.get(key, 0.0) for op in ops], dtype=float) for key in _NUMBERS},
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from podsim.training.job_inputs import split_overrides
 _SAMPLES, _IMPRESSIONS = 32, 4096
 """samples of a step on a GPU where no batch is given, and those of a network with embedding tables"""
 _TABLES = ("tables", "placement", "servers")
-_SHARED = ("on", "gpus", "precision", "software", "detail", "sparse", *_TABLES)
+_SHARED = ("on", "gpus", "precision", "software", "detail", "sparse", "train", *_TABLES)
 
 
 def graph_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,16 +25,7 @@ def graph_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises PodsimError for options that say how a transformer is laid out, and for a batch that the GPUs do not divide.
     """
     name = str(options["model"]).lower()
-    known, own = (
-        options_of(TargetOptions if "to_target" in options else PredictOptions),
-        {"model", "batch", "overrides", "dp", *_SHARED},
-    )
-    said = [each for each, value in options.items() if each not in own and value != known[each].default]
-    if said:
-        flags = ", ".join(f"--{each.replace('_', '-')}" for each in said)
-        raise PodsimError(
-            f"{name} is a captured network, replicated on every GPU: {flags} says nothing of it"
-        )
+    _check(options, {"model", "batch", "overrides", "dp", *_SHARED})
     gpus = options.get("gpus") or options.get("dp")
     on, overrides = str(options["on"]), options.get("overrides")
     count = load_cluster(on, split_overrides(overrides)[1], gpus).gpus
@@ -45,6 +36,23 @@ def graph_options(options: Mapping[str, Any]) -> dict[str, Any]:
         "gpus": gpus,
     }
     return {"file": name, "batch": batch, "overrides": overrides, **shared, **changes}
+
+
+def division_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `podsim.shard` for those of `plan`. Raises PodsimError for those of a transformer's layout."""
+    own = ("model", "on", "gpus", "batch", "precision", "software", "overrides")
+    _check(options, {*own, "top"})
+    return {each: options[each] for each in own if options.get(each) is not None}
+
+
+def _check(options: Mapping[str, Any], own: set[str]) -> None:
+    """Raise PodsimError for options that say how a transformer is laid out."""
+    known = options_of(TargetOptions if "to_target" in options else PredictOptions)
+    said = [each for each, value in options.items() if each not in own and value != known[each].default]
+    if said:
+        flags = ", ".join(f"--{each.replace('_', '-')}" for each in said)
+        name = str(options["model"]).lower()
+        raise PodsimError(f"{name} is a captured network, no transformer: {flags} says nothing of it")
 
 
 def _batch(text: object, gpus: int, usual: int) -> int:

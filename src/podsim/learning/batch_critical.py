@@ -101,12 +101,14 @@ def _squares(log_critical: float, batch: Floats, step: Floats) -> float:
 
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
-    """Published runs by batch: steps to a target, or accuracy."""
+    """Runs by batch: published steps to a target or accuracy, and what `podsim scale sharpness` trained."""
+    files = ("batch_published", "batch_trained")
     return tuple(
         PublishedRow(
             **{name: value for name, value in row.items() if name not in ("id", "batch", "steps", "value")},
             batch=int(row["batch"]), steps=int(row["steps"]) if row["steps"] else None,
             value=float(row["value"]) if row["value"] else None,
         )
-        for row in packaged_csv("learning/batch_published.csv")
+        for file in files
+        for row in packaged_csv(f"learning/{file}.csv")
     )  # fmt: skip

@@ -22,6 +22,8 @@ from podsim.packaged import packaged_csv, packaged_toml
 
 _SAMPLES = 1000.0
 """More epochs than that are samples: logs of BERT and LoRA count them in the column of epochs."""
+_ROUNDS = "rounds"
+"""The table of the rounds' months, which is no benchmark."""
 _FIRST_REFERENCES = (1, 0)
 """The first round with reference points; before it, recipes changed from round to round."""
 
@@ -129,9 +131,15 @@ def round_number(round: str) -> tuple[int, ...]:
 @cache
 def benchmarks() -> Mapping[str, Benchmark]:
     """All benchmarks by name."""
-    return {
-        name: _benchmark(name, entry) for name, entry in packaged_toml("learning/benchmarks.toml").items()
-    }
+    entries = packaged_toml("learning/benchmarks.toml")
+    return {name: _benchmark(name, entry) for name, entry in entries.items() if name != _ROUNDS}
+
+
+def usual_round(benchmark: Benchmark, date: str = "") -> str:
+    """The benchmark's last round, or for a machine of a month such as 2020-06 its first one since then."""
+    months = packaged_toml("learning/benchmarks.toml")[_ROUNDS]
+    since = [round for round, month in months.items() if date and month >= date and benchmark.had(round)]
+    return min(since, key=round_number, default=benchmark.rounds[1])
 
 
 def _benchmark(name: str, entry: Mapping[str, Any]) -> Benchmark:

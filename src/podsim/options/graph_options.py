@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
-from podsim.options.plan_options import TableFields, TrainedFields
+from podsim.options.plan_options import JobOptions, TableFields, TrainedFields
 from podsim.options.question import like, option, overrides_option
 
 
@@ -47,6 +47,9 @@ class GraphOptions(TableFields):
     precision: str | None = option(None, "fp32, tf32, fp16, bf16; default bf16, or fp16 on GPUs without it.")
     sparse: bool = option(
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
+    )
+    train: str = like(
+        JobOptions, "train", "What is trained: full, or frozen:20 (the first 20 layers are not)."
     )
     optimizer: str = option("sgd", "sgd (with momentum), adam or none.")
     software: str = like(TrainedFields, "software", default="dle-pytorch")

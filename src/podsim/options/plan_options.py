@@ -164,7 +164,14 @@ class JobOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(TrainedFields, LayoutFields, JobOptions):
-    """A plan as a user words it."""
+    """A plan as a user words it. None: it follows from the model and the machine."""
+
+    micro_batch: Any = like(
+        LayoutFields, "micro_batch", "Sequences of a micro-batch; default 1, on wafers the best.", default=None, kind=int
+    )  # fmt: skip
+    recompute: Any = like(
+        LayoutFields, "recompute", "Recomputation: none, selective, full; default none, on wafers the best.", default=None
+    )  # fmt: skip
 
 
 def plan_file_option() -> Any:
@@ -293,4 +300,6 @@ class TargetOptions(SearchOptions, TableFields):
         "MODEL is a benchmark of MLPerf Training: choose batch and GPUs for the least time, or money (--objective cost).",
         flag="--to-target",
     )
-    round: str = option("", "With --to-target: the round of MLPerf Training, e.g. v4.1; default the last.")
+    round: str = option(
+        "", "With --to-target: MLPerf's round, e.g. v4.1; default the last, or the machine's."
+    )

@@ -26,9 +26,9 @@ _PROGRAMS = {"all-to-all": "alltoall", "send-recv": "sendrecv"}
 _SUMMED = ("all-reduce", "reduce-scatter", "reduce")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _SHOWN = 4
+"""The number of sizes whose times a comparison shows."""
 _LISTED = 64
 """ranks up to which each has a line"""
-"""The number of sizes whose times a comparison shows."""
 _NO_TIMES = f"{'N/A':>7} {'N/A':>7} {'N/A':>7} {'N/A':>6}"
 
 
@@ -52,13 +52,17 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         "warmup iters: 1 iters: 20 agg iters: 1 validation: 0 graph: 0"
     )
     yield from ("#", "# Using devices")
-    listed = sweep.ranks if sweep.ranks <= _LISTED else sweep.ranks_per_node
+    listed = sweep.ranks if sweep.ranks <= _LISTED else min(sweep.ranks_per_node, _LISTED)
     for rank in range(listed):
         node, device = divmod(rank, sweep.ranks_per_node)
         process = 1000 + (rank if sweep.launch == "process" else node)
         yield _device_line(rank, process, f"node{node}", device, _device(sweep.gpu))
     if listed < sweep.ranks:
-        yield f"#  Ranks {listed} to {sweep.ranks - 1}: as those of node0, on node1 to node{(sweep.ranks - 1) // listed}"
+        last = (sweep.ranks - 1) // sweep.ranks_per_node
+        others = (
+            f"as those of node0, on node1 to node{last}" if last else f"as these, devices of {sweep.machine}"
+        )
+        yield f"#  Ranks {listed} to {sweep.ranks - 1}: {others}"
     yield from ("#", *_titles())
     for row in sweep.rows:
         half = _times(row.seconds, row.algorithm_bandwidth / 1e9, row.bus_bandwidth / 1e9, "N/A", places=2)

@@ -70,8 +70,6 @@ def graph_report(cost: GraphCost, *, detail: str = "") -> Iterator[Block]:
     yield from _ops(cost, detail)
     if cost.cut is not None:
         yield from _cut_report(cost.cut)
-    if cost.data_parallel is not None:
-        yield from _replicas(cost.data_parallel, is_placed=cost.placement is not None)
     if cost.placement is not None:
         yield from _placement(cost.placement, detail)
     yield from _simulation(cost)
@@ -83,7 +81,12 @@ def _times(cost: GraphCost) -> Iterator[Block]:
         format_quantity(seconds, "s")
         for seconds in (cost.step_time, cost.forward, cost.backward, cost.update, cost.host, cost.host_step)
     )
-    yield bold(f"{step} a step: {cost.samples_per_second:,.4g} samples/s, {cost.utilisation:.1%} of the peak")
+    of_peak = f"{cost.utilisation:.1%} of the peak"
+    if cost.data_parallel is None:
+        yield bold(f"{step} a step: {cost.samples_per_second:,.4g} samples/s, {of_peak}")
+    else:
+        yield from _replicas(cost.data_parallel, is_placed=cost.placement is not None)
+        yield from ("", f"One GPU alone: {step} a step, {cost.samples_per_second:,.4g} samples/s, {of_peak}")
     yield (
         f"Forward {forward}, backward {backward}, {cost.optimizer} update {update}; the GPU waits {host} for the host, "
         f"and {between} between steps"
@@ -207,14 +210,14 @@ def _placement(placement: TablePlacement, detail: str) -> Iterator[Block]:
 
 
 def _replicas(replicas: DataParallel, *, is_placed: bool) -> Iterator[Block]:
+    rate = replicas.samples_per_second
     step, reduce, exposed, tables = (
         format_quantity(seconds, "s")
         for seconds in (replicas.step_time, replicas.reduce, replicas.exposed, replicas.tables)
     )
-    yield ""
     yield bold(
-        f"{replicas.gpus} replicas: {step} a step, {replicas.samples_per_second:,.5g} samples/s, "
-        f"{replicas.efficiency:.1%} of {replicas.gpus} lone GPUs"
+        f"{step} a step on {replicas.gpus:,} GPUs: {rate:,.{0 if rate >= 1000 else 3}f} samples/s, "
+        f"{replicas.efficiency:.1%} of as many lone ones"
     )
     yield (
         f"{format_quantity(replicas.bytes, 'B')} of gradients in {replicas.buckets} buckets: {reduce} of all-reduce, "

@@ -97,13 +97,13 @@ def _ladder(answer: ScaleLadder) -> Sheet:
     for colour, size in enumerate(sizes):
         rows = [row for row in answer.rows if row.parameters == size]
         tokens, mark = [row.tokens for row in rows], "D" if size == sizes[-1] else "o"
-        label = f"{count_text(size)} parameters{', held out' if size == sizes[-1] else ''}"
+        label = f"{count_text(size)} parameters{', foretold' if size == sizes[-1] else ''}"
         losses.append(Series(tokens, [row.loss for row in rows], label, colour, "", mark))
         losses.append(Series(tokens, [row.predicted for row in rows], "", colour))
         errors.append(Series(tokens, [100 * row.error for row in rows], "", colour, "", mark))
     return _sheet(
         f"A ladder of {len(sizes)} networks: {answer.law.equation}",
-        f"the largest is predicted within {answer.held_out.error:.2%}",
+        f"the largest was foretold within {answer.held_out.error:.2%}",
         Chart(losses, x=_along("tokens"), y=_LOSS),
         Chart(errors, x=_along("tokens"), y=_ERROR),
     )

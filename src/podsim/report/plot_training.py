@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from podsim.answers.batch_sizes import BatchAdvice
+from podsim.answers.batch_sizes import BatchAdvice, Sharpness
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.answers.pruned import Pruned
 from podsim.answers.trained import MeasuredTraining
@@ -91,6 +91,27 @@ def batch_figure(advice: BatchAdvice) -> Sheet:
             marks.append(Series([row.batch for row in measured], values, "measured", INK, "", "x"))
         charts.append(Chart(marks, f"{name}{relative}", x=Axis("batch, samples", "log"), y=Axis(scale="log")))
     title = f"critical batch {advice.critical:,.0f} samples, {advice.source}"
+    return Sheet(title, charts, size=(9.6, 4.2), columns=2)
+
+
+def sharpness_figure(answer: Sharpness) -> Sheet:
+    """Validation loss and sharpness over the batch, a line for each rule of the learning rate."""
+    charts = []
+    for name, title in (
+        ("validation", "validation loss, nats"),
+        ("sharpness", "largest eigenvalue of the Hessian"),
+    ):
+        marks: list[Mark] = []
+        for colour, rule in enumerate(dict.fromkeys(row.rule for row in answer.rows)):
+            rows = [row for row in answer.rows if row.steps and (row.rule == rule or row is answer.rows[0])]
+            label = {"none": "same rate"}.get(rule, f"rate by {rule}")
+            marks.append(
+                Series(
+                    [row.batch for row in rows], [getattr(row, name) for row in rows], label, colour, mark="o"
+                )
+            )
+        charts.append(Chart(marks, title, x=Axis("batch, samples", "log"), y=Axis(low=0.0)))
+    title = f"{answer.seeds} seeds, all at a training loss of {answer.target:g}"
     return Sheet(title, charts, size=(9.6, 4.2), columns=2)
 
 

@@ -12,8 +12,9 @@ from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
 from podsim.fleet.price_offers import price_offer
+from podsim.hardware.catalog import cluster_entry, find
 from podsim.hardware.cluster import Cluster, load_cluster
-from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark
+from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark, usual_round
 from podsim.options.plan_options import TargetOptions
 from podsim.options.question import options_of
 from podsim.runs.search_case import Progress
@@ -30,7 +31,8 @@ def plan_target(options: TargetOptions, progress: Progress | None = None) -> Tar
     """Batch and GPUs for the least time, or with objective "cost" the least money. Raises PodsimError."""
     _check(options)
     benchmark = find_benchmark(str(options.model), options.round)
-    round = options.round or benchmark.rounds[1]
+    date = "" if options.round else _date(str(options.on))
+    round = options.round or usual_round(benchmark, date)
     cluster = _cluster(options)
     offer = price_offer(str(options.price), cluster, objective=options.objective)
     runs = _runs(benchmark, round, cluster, options.batch, progress)
@@ -39,13 +41,16 @@ def plan_target(options: TargetOptions, progress: Progress | None = None) -> Tar
     best = min(choices, key=key[options.objective])
     end = _end(choices)
     law = convergence_law(benchmark, round)
+    said = (
+        [f"{options.on} is of {date}, so the software is of {round}; --round takes another"] if date else []
+    )
     return TargetPlan(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, dataset=benchmark.dataset,
         sample=benchmark.sample, round=round, cluster=cluster.name, gpu=cluster.gpu.name,
         objective=options.objective, price=offer.words if offer else "",
         choices=choices, best=best, end=end,
         critical_batch=law.critical_batch, why=_why(choices[0].run, end.run, benchmark.sample, law.critical_batch),
-        notes=_notes(benchmark, choices, law.smallest, law.largest),
+        notes=(*said, *_notes(benchmark, choices, law.smallest, law.largest)),
     )  # fmt: skip
 
 
@@ -61,6 +66,12 @@ def _check(options: TargetOptions) -> None:
         problems.append(f"objective={options.objective}: with --to-target it is time or cost")
     if problems:
         raise PlanError(problems)
+
+
+def _date(on: str) -> str:
+    """The month of a machine that the catalog has as it was then, or ""."""
+    kind, name = find(on.partition(":")[0]) or ("", "")
+    return cluster_entry(name)[1].date if kind == "cluster" else ""
 
 
 def _cluster(options: TargetOptions) -> Cluster:

@@ -51,6 +51,8 @@ class Weights:
     """The parameters of experts."""
     tied: Shaped[Array, "plan"]
     """The parameters of the last stage's own copy of an embedding table that it shares, where it holds no embedding."""
+    tensor: Shaped[Array, "plan"]
+    """The parameters of the largest tensor, divided as its block is."""
     trained: Weights | None = None
     """The parameters that are trained, where fine-tuning leaves only a part."""
     stored: Weights | None = None
@@ -97,7 +99,9 @@ def _weights_of(model: Model, shares_of_blocks: tuple[tuple[Share, Share], ...],
         shared = sum(
             op.weight for op in model.embedding.ops if op.kind == "embedding" and op.split == "vocab"
         )
-    return Weights(dense=dense, expert=expert / np.asarray(plan.ep), tied=shared / tp)
+    expert = expert / np.asarray(plan.ep)
+    tensor = ((dense + expert) * np.array([[block.largest_share] for block in model.kinds])).max(axis=0)
+    return Weights(dense=dense, expert=expert, tied=shared / tp, tensor=tensor)
 
 
 def activation_table(model: Model, plan: Plan, software: Software) -> Activations:
@@ -267,7 +271,7 @@ def held_memory(
         activations=_activation_bytes(plan, stages, activations),
         logits=activations.logits * (stages.blocks[:, -1] > 0),
         gathered=activations.gathered,
-        largest=(weights.dense + weights.expert).max(axis=0),
+        largest=weights.tensor if software.gathers_tensors else (weights.dense + weights.expert).max(axis=0),
         trained=None if weights.trained is None else _counts(stages, weights.trained),
         stored=None if weights.stored is None else _counts(stages, weights.stored),
         torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
@@ -334,11 +338,9 @@ def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shape
 def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
     """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
-    held_counts = Counts(held.dense, held.expert)
-    parameters, divided = _division(plan, held.trained or held_counts)
-    stored_parameters, stored_divided = (
-        (parameters, divided) if held.stored is None else _division(plan, held.stored)
-    )
+    counts = held.trained or Counts(held.dense, held.expert)
+    parameters, divided = _division(plan, counts)
+    held_copy = _division(plan, held.stored or counts)
 
     def from_level(level: int, undivided: Array, part: Array, but: Array | bool = False) -> Array:
         """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
@@ -353,7 +355,7 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
     sums = sums + (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages  # a chunk's
     return [
-        from_level(3, stored_parameters, stored_divided, is_whole) * stored,
+        from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters,
         from_level(1, parameters, divided) * (master + moments),
     ]
@@ -383,8 +385,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     blocks, kept = stages.blocks, activations.kept
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
-    is_full = np.asarray(plan.recompute) == Recompute.FULL
-    again = np.where(is_full, kept[Recompute.NONE, 1:-1].max(axis=0), 0.0)
+    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
     return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
 
 

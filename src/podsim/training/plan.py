@@ -124,6 +124,8 @@ def following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str
     software = load_software(software_of(options.software, cluster.gpu), cluster.gpu)
     values = {
         "dp": replicas,
+        "micro_batch": 1,
+        "recompute": "none",
         "schedule": "interleaved" if options.virtual_stages > 1 else "1f1b",
         "expert_tp": int(software.folds_experts and options.ep > 1 and bool(options.sequence_parallel)),
         "flash": cluster.gpu.has_fused_attention and "flash" not in software.lacks,
@@ -178,6 +180,8 @@ def _flags(options: PlanOptions | SearchOptions, fields: Mapping[str, Any], clus
         sequence_parallel=fields["sequence_parallel"],
     )
     defaults = following(given, cluster, int(fields["dp"]))
+    if cluster.gpu.streams_weights:  # where these are the best unless said
+        defaults |= dict.fromkeys(("micro_batch", "recompute"))
     flags: list[str] = []
     for name, known in declared.items():
         value, default = fields.get(name), defaults.get(name, known.default)

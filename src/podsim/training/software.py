@@ -135,6 +135,9 @@ class Software:
     """share. The share of a ZeRO-3 backward pass's weight gathers that nothing hides (no backward prefetch)."""
     regather: bool = True
     """Whether ZeRO 3 under a pipeline gathers weights for every micro-batch; otherwise once a step."""
+    gathers_tensors: bool = False
+    """Whether ZeRO 3 casts and gathers a tensor at a time, so that it holds neither a whole layer nor a copy in 16 bits.
+    """
     reduces_by_round: bool = False
     """Whether ZeRO 2 divides gradients under interleaved pipelines: those of a chunk are reduced after each round of
     consecutive micro-batches, as many as stages; else gradients stay whole until the step ends."""

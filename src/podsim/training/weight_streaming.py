@@ -19,10 +19,11 @@ from podsim.answers.prediction import Band, Prediction, StageMemory
 from podsim.errors import ClusterError, PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
+from podsim.options.plan_options import PlanOptions
 from podsim.packaged import packaged_toml
 from podsim.records import dataclass
 from podsim.training.memory import KINDS, activation_table
-from podsim.training.plan import Plan
+from podsim.training.plan import Plan, Setting
 from podsim.training.plan_values import Recompute
 from podsim.training.predict import flops_per_token, parameter_flops, speed_up
 from podsim.training.shapes import element_bytes
@@ -216,3 +217,21 @@ def streamed_plans(model: Model, cluster: Cluster, plan: Plan, wanted: Mapping[s
             ]
         )
     return tuple(within)
+
+
+def with_open_settings(setting: Setting, options: PlanOptions) -> Setting:
+    """The setting with the fastest micro-batch and recomputation that fit, where the user gave none."""
+    model, cluster, plan = setting.model, setting.cluster, setting.plan
+    given = {
+        name: (getattr(plan, name),)
+        for name in ("micro_batch", "recompute")
+        if getattr(options, name) is not None
+    }
+    if len(given) == 2 or int(plan.dp) != cluster.gpus:
+        return setting
+    tried = [
+        (each, streamed_prediction(model, cluster, each))
+        for each in streamed_plans(model, cluster, plan, given)
+    ]
+    fitting = [(predicted.step_time, predicted.memory, each) for each, predicted in tried if predicted.fits]
+    return setting._replace(plan=min(fitting, key=lambda row: row[:2])[2]) if fitting else setting

@@ -71,8 +71,9 @@ def load_specification(name_or_path: str | Path, overrides: Mapping[str, Value] 
         spec = known[name].specification
     elif text.lower() in captured_names():
         raise ModelError(
-            f"{text} is a captured network, not a transformer: `podsim predict {text}` costs its training step, "
-            f"`podsim graph {text} --batch 32` its ops, `podsim serve batches {text}` its inference"
+            f"{text} is a captured network, not a transformer: `podsim predict {text} --on dgx-a100` costs its training "
+            f"step, `podsim plan {text} --on dgx-a100` divides it over GPUs, `podsim graph {text} --on a100 --batch 32` "
+            f"costs its ops, `podsim serve batches {text} --on a100` its inference"
         )
     else:
         raise unknown_model(text, {**known, **dict.fromkeys(captured_names())})
@@ -249,7 +250,8 @@ def network_size(
 ) -> tuple[str, float, list[str]]:
     """(name, parameters that a law of the loss counts, remarks) of a model, or of a number of parameters.
 
-    `counts` is what the law counts: all that work on a token, or those without the embedding ("non-embedding").
+    `counts` is what the law counts: all that work on a token, or those without
+    embeddings and the head's matrix ("non-embedding"), as Kaplan et al. 2020, section 2.1, count them.
     """
     if isinstance(model, str) and model[:1].isdecimal() and not Path(model).exists():
         try:
@@ -267,9 +269,9 @@ def network_size(
         remarks.append(
             f"{network.name} is no decoder: the law is of the next token, so take sizes from it, not losses"
         )
-    embedding = float(network.vocab * network.hidden)
-    counted = active - embedding if counts == "non-embedding" else active
-    return network.name, counted, remarks
+    ends = (*network.embedding.ops, *network.head.ops)
+    tables = float(sum(op.weight for op in ends if op.kind == "embedding" or op.split == "vocab"))
+    return network.name, active - tables if counts == "non-embedding" else active, remarks
 
 
 _OTHER_FAMILY = "other"

@@ -135,6 +135,11 @@ class Block:
         """Parameters of all `count` copies."""
         return self.count * sum(op.weight + op.bias for op in self.ops)
 
+    @property
+    def largest_share(self) -> float:
+        """share. The weights of the largest op over the parameters of a copy."""
+        return self.count * max((op.weight for op in self.ops), default=0) / max(self.parameters, 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Captured:

@@ -227,11 +227,12 @@ class Published(BaseModel):
 
 
 class ClusterEntry(Entry):
-    """A cluster: a number of nodes of a system, or scalable units up to a number."""
+    """A cluster: a number of nodes of a system, or scalable units up to a number; `date`: the month it was so."""
 
     system: str
     nodes: Positive | None = None
     units: Positive | None = None
+    date: Annotated[str, Field(pattern=r"^(20\d\d-\d\d)?$")] = ""
     published: Published = Published()
     collectives: Collectives = {}
 

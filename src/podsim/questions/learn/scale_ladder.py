@@ -1,4 +1,4 @@
-"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small, the largest predicted."""
+"""`podsim scale ladder`: GPTs of several sizes trained for real, a law fitted to the small, the largest foretold."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from podsim.lab.training.trained_run import trained_run
 from podsim.learning.loss_catalog import write_law
 from podsim.learning.loss_choice import score
 from podsim.learning.loss_fit import fit_law
+from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
 from podsim.options.measure_options import RanksOptions, TrainOptions
 from podsim.options.question import like, option, question
@@ -88,6 +89,8 @@ def scale_ladder(
 ) -> ScaleLadder:
     """Losses of tiny GPTs of several widths on the same text, a law of all but the largest, and its error on that one.
 
+    The law that foretells the largest is written into the folder before that one trains.
+
     The learning rate stays constant after its warm-up, so that one run tells losses after several numbers of tokens.
     Finished runs are kept in the folder and read again; a run that was interrupted starts over. `progress` is called
     with (steps done, steps) of all runs together. Raises PodsimError for what makes no sense, and LabError for a run
@@ -98,16 +101,20 @@ def scale_ladder(
     rungs = _rungs(options)
     text = _text(options)
     every = len(rungs) * options.steps
-    runs = []
+    runs: list[MeasuredTraining] = []
+    law = None
     for number, rung in enumerate(rungs):
         before = number * options.steps
+        if rung is rungs[-1]:
+            law = _foretold_law(options, rungs, runs)
 
         def report(done: int, steps: int, before: int = before) -> None:
             progress(before + done, every)
 
         runs.append(_run(options, rung, text, report))
         progress(before + options.steps, every)
-    return _answer(options, rungs, runs, text)
+    assert law is not None
+    return _answer(options, rungs, runs, text, law)
 
 
 def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
@@ -184,29 +191,42 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
     return run
 
 
+def _read_runs(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> Runs:
+    """Parameters, tokens and loss at several moments of the runs that are there."""
+    changes = [{**rung.overrides, "sequence": str(options.sequence)} for rung in rungs]
+    sizes = [float(load_model(_MODEL, each).parameters) for each in changes]
+    points = [(size, *read) for size, run in zip(sizes, runs, strict=False) for read in _reads(options, run)]
+    sizes_read, tokens, losses = np.array(points).T
+    return Runs(parameters=sizes_read, tokens=tokens, loss=losses)
+
+
+def _foretold_law(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> LossLaw:
+    """The law of all but the largest network, which is written into the folder before that one trains."""
+    law = fit_law(_read_runs(options, rungs, runs), name="ladder", bootstraps=_BOOTSTRAPS)
+    try:
+        for path in (options.folder / "law.json", options.save):
+            if path is not None:
+                write_law(path, law)
+    except OSError as problem:
+        raise LabError(f"{options.folder}: cannot be written: {problem.strerror or problem}") from None
+    return law
+
+
 def _answer(
-    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining], text: Path
+    options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining], text: Path, law: LossLaw
 ) -> ScaleLadder:
-    """The law of all but the largest network, and what it foretells."""
-    sizes = [
-        float(load_model(_MODEL, {**rung.overrides, "sequence": str(options.sequence)}).parameters)
-        for rung in rungs
-    ]
-    points = [(size, *read) for size, run in zip(sizes, runs, strict=True) for read in _reads(options, run)]
-    table = np.array(points)
-    every = Runs(parameters=table[:, 0], tokens=table[:, 1], loss=table[:, 2])
-    is_largest = every.parameters == max(sizes)
-    law = fit_law(every.where(~is_largest), name="ladder", bootstraps=_BOOTSTRAPS)
-    if options.save is not None:
-        write_law(options.save, law)
+    """What the law of all but the largest network foretold, and what came."""
+    every = _read_runs(options, rungs, runs)
+    is_largest = every.parameters == every.parameters.max()
     band = law.band(every.parameters, every.tokens)
+    points = zip(every.parameters.tolist(), every.tokens.tolist(), every.loss.tolist(), strict=True)
     return ScaleLadder(
         law=law, data=text.name, steps=options.steps, held_out=score(law, every.where(is_largest)),
         seconds=sum(row.seconds for run in runs for row in run.rows),
         rows=tuple(
             CheckedLoss(
                 parameters=size, tokens=tokens, loss=loss, predicted=float(middle), low=float(low), high=float(high),
-                use="held out" if largest else "fitted",
+                use="foretold" if largest else "fitted",
             )
             for (size, tokens, loss), low, middle, high, largest in zip(points, *band, is_largest, strict=True)
         ),

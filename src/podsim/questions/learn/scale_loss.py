@@ -44,16 +44,20 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     band = law.band(parameters, tokens, unique)
     flops = 6.0 * parameters * tokens
     laws = named_laws()
+    sizes = {
+        counts: network_size(options.model, counts)[1] for counts in {law.counts for law in laws.values()}
+    }
     others = {
-        key: float(each.loss.loss(parameters, tokens))
+        key: float(each.loss.loss(sizes[each.counts], tokens))
         for key, each in laws.items()
         if each.loss and key != law.name
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
         high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
-        unique=unique, others=others, rate={key: each.rate.value(parameters, tokens) for key, each in laws.items() if
-        each.rate}, batch={key: each.batch.value(parameters, tokens) for key, each in laws.items() if each.batch},
+        unique=unique, others=others,
+        rate={key: each.rate.value(sizes[each.counts], tokens) for key, each in laws.items() if each.rate},
+        batch={key: each.batch.value(sizes[each.counts], tokens) for key, each in laws.items() if each.batch},
         notes=(*remarks, *untold_notes(float(band.loss)), *range_notes(law, parameters, tokens)),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from podsim.answers.graphs import GraphCost
 from podsim.embeddings.table_files import read_tables
 from podsim.errors import ClusterError, NoFitError, PodsimError, unknown_name
 from podsim.graphs.chakra_mend import write_chakra
+from podsim.graphs.frozen_layers import trained_graph
 from podsim.graphs.fusion import FUSIONS
 from podsim.graphs.fusion import fuse as fused
 from podsim.graphs.graph_answer import GraphCase, cut_graph, graph_cost
@@ -83,14 +84,15 @@ def graph(options: GraphOptions) -> GraphCost:
 def _case(options: GraphOptions) -> GraphCase:
     """The graph with its ops merged, and its costs on one GPU and on all."""
     gpu, cluster, gpus = _machine(options.on, options.gpus, options.overrides)
-    merged = fused(captured_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    trainable = fused(captured_graph(options.file, options.input or (), options.batch), FUSIONS[options.fuse])
+    merged = trained_graph(trainable, options.train)
     precision = options.precision or default_precision(gpu)
     software = load_software(software_of(options.software, gpu), gpu, precision)
     costs = graph_costs(merged, gpu, precision, software, channels_first=options.layout == LAYOUTS[1])
     dense = costs
     if options.sparse:
         check_sparse(gpu, precision)
-        costs = sparse_costs(merged, costs)
+        costs = sparse_costs(trainable, costs)
     update = update_seconds(merged, gpu, precision, options.optimizer, software)
     placed_by = partial(
         table_step,

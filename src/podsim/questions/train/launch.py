@@ -94,7 +94,7 @@ def launch(options: LaunchOptions) -> Recipe | PlanRead:
     return _write(options)
 
 
-_OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_batch": 1}
+_OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_batch": None}
 """what a file that is read says itself, and its value where the user said nothing"""
 
 

@@ -25,6 +25,7 @@ from podsim.training.job_inputs import refuse_tables
 
 if TYPE_CHECKING:
     from podsim.answers.graphs import GraphCost
+    from podsim.answers.sharding import Sharded
 
 _RECIPES = "launching.experiment_file:recipes_of_tools"
 _SEARCHING = "searching plans"
@@ -138,13 +139,16 @@ def plan(options: TargetOptions, *, progress: Progress | None = None) -> PlanRes
     return result
 
 
-def planned_network(options: Mapping[str, Any]) -> GraphCost | PlanResult | TargetPlan:
-    """The best placement of a recommender's tables over the GPUs, with its step; what `plan` says of other networks."""
+def planned_network(options: Mapping[str, Any]) -> GraphCost | Sharded | PlanResult | TargetPlan:
+    """The best placement of a recommender's tables over the GPUs, with its step; of other networks the best division."""
     from podsim.graphs.recommender import tables_of
-    from podsim.graphs.replicated_network import graph_options
+    from podsim.graphs.replicated_network import division_options, graph_options
 
-    if options["to_target"] or (tables_of(str(options["model"]).lower()) is None and not options["tables"]):
+    if options["to_target"]:
         return plan(**options)
+    if tables_of(str(options["model"]).lower()) is None and not options["tables"]:
+        division: Sharded = ask("shard", **division_options(options))
+        return division
     cost: GraphCost = ask("graph", **graph_options({**options, "placement": options["placement"] or "best"}))
     return cost
 

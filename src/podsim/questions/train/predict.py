@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podsim.accuracy.stated_prediction import changed, describe
+from podsim.answers.answer import call
 from podsim.answers.prediction import Prediction
 from podsim.errors import PlanError
 from podsim.fleet.power_cost import with_expense
@@ -48,6 +49,8 @@ def predict(options: PredictOptions) -> Prediction:
     """
     refuse_tables(options, options.model)
     setting = read_plan(options)
+    if setting.cluster.gpu.streams_weights:
+        setting = call("training.weight_streaming:with_open_settings", setting, options)
     length = read_length(options, setting.model)
     correction = None
     if options.measured and options.runs:

@@ -114,8 +114,8 @@ def _no_graph(model: str, on: str) -> None:
     """Raise PodsimError for a network that is a graph of ops, with what simulates it."""
     if model in networks():
         raise PodsimError(
-            f"{model} is a graph of ops, which has no stages: podsim graph {model} --batch 32 --on {on} --timeline FILE "
-            "simulates its step"
+            f"{model} is a graph of ops, which has no stages: podsim graph {model} --batch 32 --on {on} --timeline "
+            "step.html simulates its step"
         )
 
 
