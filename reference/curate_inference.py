@@ -101,7 +101,7 @@ def _batch(row: Mapping[str, str], precision: str, concurrency: int) -> int:
     return round(stated[0])
 
 
-def _check_unit(row: Mapping[str, str], counts: str, items: int) -> dict[str, str]:
+def _check_unit(row: Mapping[str, str], counts: str, items: float) -> dict[str, str]:
     """The rate of a row in samples/s, {} where its unit counts them; NotExpressible for a unit of other things."""
     text = cell_text(row, "unit")
     unit = read_rate_unit(text) if text else None
@@ -112,7 +112,7 @@ def _check_unit(row: Mapping[str, str], counts: str, items: int) -> dict[str, st
     rate = read_number(cell_text(row, "throughput"))
     if unit is None or rate is None or items == 1:
         return {}
-    return {"throughput": repr(rate * unit.factor / items), "unit": "samples/s"}
+    return {"throughput": repr(rate / items), "unit": "samples/s"}
 
 
 def _check_latency(row: Mapping[str, str], batch: int, concurrency: int) -> None:

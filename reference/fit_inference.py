@@ -25,8 +25,7 @@ from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_i
 from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
 from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
-from reference.curate_inference import inference_cells
-from reference.curate_networks import is_training
+from reference.curate_networks import canonical, is_training
 from reference.packaged import raw_rows
 
 Floats = NDArray[np.float64]
@@ -104,7 +103,7 @@ def read_samples() -> Samples:
         if is_training(raw) or raw["role"] != "calibrate":
             continue
         try:
-            row = {**raw, **inference_cells(raw)}
+            row = canonical("vision", raw)
             run, rate = read_inference_run(row), measurement(make_row(kind, row), "samples/s")
             batch = served_batch(run.batch, run.concurrency, serving)
             work = costs.work(run, batch, RULES[run.engine])
