@@ -131,7 +131,15 @@ def _check_latency(row: Mapping[str, str], batch: int, concurrency: int) -> None
 def _gpu(row: Mapping[str, str]) -> str:
     """The catalog's name of a row's GPU, or of its MIG instance: a100-sxm4-40gb/1g.5gb."""
     text = f"{cell_text(row, 'gpu')} {cell_text(row, 'node_type')}".lower()
-    name = next((entry["gpu"] for entry in _names()["gpu"] if re.search(entry["words"], text)), None)
+    notes = cell_text(row, "notes")
+    name = next(
+        (
+            entry["gpu"]
+            for entry in _names()["gpu"]
+            if re.search(entry.get("words", ""), text) and re.search(entry.get("notes", ""), notes)
+        ),
+        None,
+    )
     if name is None:
         gpu = cell_text(row, "gpu")
         raise NotExpressible(

@@ -35,6 +35,7 @@ RULES = {
     "tensorrt-triton": "all", "torchscript": "chains", "mxnet": "chains", "tensorflow": "chains",
     "tensorflow2": "chains", "tensorflow2-keras": "chains", "tensorflow2-tabular": "chains",
     "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
+    "tensorflow-tensorrt-host": "chains", "tensorrt-hps": "all",
 }  # fmt: skip
 """Engine -> its rule of fusion."""
 TITLES = {
@@ -45,6 +46,8 @@ TITLES = {
     "tensorflow2-keras": "TensorFlow 2, Keras's loop of predictions",
     "tensorflow2-tabular": "TensorFlow 2 with the tables' loader, in evaluation", "tensorflow-xla": "TensorFlow with XLA",
     "tensorflow-triton": "TensorFlow behind Triton", "tensorflow-tensorrt": "TensorFlow with TensorRT behind Triton",
+    "tensorflow-tensorrt-host": "TensorFlow with TensorRT behind Triton, tables in the host's memory",
+    "tensorrt-hps": "TensorRT behind Triton, tables in HugeCTR's parameter server",
 }  # fmt: skip
 OWN = (
     "host_kernel",
