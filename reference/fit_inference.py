@@ -36,6 +36,7 @@ RULES = {
     "tensorflow2": "chains", "tensorflow2-keras": "chains", "tensorflow2-tabular": "chains",
     "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
     "tensorflow-tensorrt-host": "chains", "tensorrt-hps": "all",
+    "pytorch-detection": "none", "tensorflow2-detection": "chains",
 }  # fmt: skip
 """Engine -> its rule of fusion."""
 TITLES = {
@@ -47,6 +48,8 @@ TITLES = {
     "tensorflow2-tabular": "TensorFlow 2 with the tables' loader, in evaluation", "tensorflow-xla": "TensorFlow with XLA",
     "tensorflow-triton": "TensorFlow behind Triton", "tensorflow-tensorrt": "TensorFlow with TensorRT behind Triton",
     "tensorflow-tensorrt-host": "TensorFlow with TensorRT behind Triton, tables in the host's memory",
+    "pytorch-detection": "PyTorch, detectors with their search over boxes",
+    "tensorflow2-detection": "TensorFlow 2, detectors with their search over boxes",
     "tensorrt-hps": "TensorRT behind Triton, tables in HugeCTR's parameter server",
 }  # fmt: skip
 OWN = (
@@ -63,7 +66,8 @@ OWN = (
 """The constants of an engine, in the order of the fit."""
 START = np.log([5e-6, 1e-4, 1e11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
 STARTS = dict.fromkeys(
-    ("tensorflow2-keras", "tensorflow2-tabular"), np.log([5e-6, 5e-3, 1e9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
+    ("pytorch-detection", "tensorflow2-detection", "tensorflow2-keras", "tensorflow2-tabular"),
+    np.log([5e-6, 5e-3, 1e9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5]),
 )
 """The starts of engines whose host takes a request in more slowly than others, by orders of magnitude."""
 HOLD = np.array([0.05, 0.05, 0.05, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3])
