@@ -179,4 +179,4 @@ def fed_step(step: ReplicasStep, loading: float, software: Software) -> Replicas
     launch and load: they do one after the other.
     """
     both = max(step.seconds, loading) if software.loads_beside else step.seconds + loading
-    return replace(step, seconds=both)
+    return replace(step, seconds=both, alone=both if step.reduction is None else step.alone)
