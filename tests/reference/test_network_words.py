@@ -77,7 +77,7 @@ def test_headings_above_a_table_name_the_processor() -> None:
 def test_cards_without_nvlink_exchange_every_vector() -> None:
     row = {
         "benchmark": "dlrm", "framework": "Merlin HugeCTR", "version": "v1.1", "n_accelerators": "8",
-        "accel_per_node": "8", "n_nodes": "1", "global_batch": "55296", "accelerator": "NVIDIA A100-SXM4-40GB", "system": "",
+        "accel_per_node": "8", "n_nodes": "1", "global_batch": "55296", "system": "",
     }  # fmt: skip
     for gpu, software in (
         ("A100-SXM4-40GB", "mlperf-hugectr-2021"),
