@@ -91,7 +91,7 @@ def test_cards_without_nvlink_exchange_every_vector() -> None:
     ("row", "changes", "words"),
     [
         # batches of 2,560 or 5,120 tokens, the larger in 16 bits: 32 tokens a sample
-        (TRANSLATION, {}, "transformer-big; gpus=8; batch=80; items=32; precision=fp32; software=dle-pytorch"),
+        (TRANSLATION, {}, "transformer-big; gpus=8; batch=80; items=32; precision=fp32; software=dle-pytorch-unfused"),
         (TRANSLATION, {"precision": "FP16/mixed"}, "transformer-big; batch=160; precision=fp16"),
         (CLASSES, {}, "resnet50; a100-sxm4-80gb; inference gpus=1; batch=4; concurrency=1; engine=mxnet"),
         (CLASSES, {"notes": "concurrency=4", "batch_per_gpu": "1"}, "batch=1; concurrency=4"),
