@@ -35,7 +35,7 @@ RULES = {
     "tensorrt-triton": "all", "torchscript": "chains", "mxnet": "chains", "tensorflow": "chains",
     "tensorflow2": "chains", "tensorflow2-keras": "chains", "tensorflow2-tabular": "chains",
     "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
-    "tensorflow-tensorrt-host": "chains", "tensorrt-hps": "all",
+    "tensorflow-tensorrt-host": "chains", "tensorrt-hps": "all", "torchscript-speech": "chains",
     "pytorch-detection": "none", "tensorflow2-detection": "chains",
 }  # fmt: skip
 """Engine -> its rule of fusion."""
@@ -50,6 +50,7 @@ TITLES = {
     "tensorflow-tensorrt-host": "TensorFlow with TensorRT behind Triton, tables in the host's memory",
     "pytorch-detection": "PyTorch, detectors with their search over boxes",
     "tensorflow2-detection": "TensorFlow 2, detectors with their search over boxes",
+    "torchscript-speech": "TorchScript, speech synthesis with convolutions over time",
     "tensorrt-hps": "TensorRT behind Triton, tables in HugeCTR's parameter server",
 }  # fmt: skip
 OWN = (

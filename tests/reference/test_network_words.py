@@ -37,8 +37,11 @@ SPEECH = {
 @pytest.mark.parametrize(
     ("changes", "network", "engine", "rate"),
     [
-        ({}, "hifigan-speech-8s", "torchscript", 8906958 / (693 * 256)),  # 693 frames of 256 samples of sound
-        ({"model": "FastPitch", "unit": "frames/sec", "throughput": "69300"}, "fastpitch-speech-128", "torchscript", 100),
+        ({}, "hifigan-speech-8s", "torchscript-speech", 8906958 / (693 * 256)),  # 693 frames of 256 samples of sound
+        (
+            {"model": "FastPitch", "unit": "frames/sec", "throughput": "69300"},
+            "fastpitch-speech-128", "torchscript-speech", 100,
+        ),
         (
             {"model": "Transformer-XL", "seq_len": "64", "unit": "tok/s", "throughput": "6400",
              "notes": "Base model; ctx: **FP16, TorchScript** **FP32, pure Python**"},
