@@ -28,7 +28,10 @@ def _names() -> Mapping[str, list[dict[str, Any]]]:
 
 
 def inference_cells(row: Mapping[str, str]) -> dict[str, str]:
-    """The columns network, cluster and plan of a row; NotExpressible with the reason why nothing can be predicted."""
+    """The columns network, cluster and plan of a row, and its rate in samples/s where a unit counts parts of them.
+
+    Raises NotExpressible with the reason why nothing can be predicted.
+    """
     network = _named("network", row)
     if network is None:
         model = cell_text(row, "model")
@@ -42,13 +45,14 @@ def inference_cells(row: Mapping[str, str]) -> dict[str, str]:
         )
     precision, concurrency = _precision(row), _concurrency(row)
     batch, gpus = _batch(row, precision, concurrency), read_count(row, "n_gpus", 1)
-    _check_unit(row)
+    rate = _check_unit(row, network.get("counts", "samples"), network.get("items", 1))
+    row = {**row, **rate}
     _check_latency(row, batch, concurrency)
     plan = {
         "gpus": gpus, "batch": batch, "concurrency": concurrency, "precision": precision,
         "engine": engine["engine"],
     }  # fmt: skip
-    return {"network": network["network"], "cluster": _gpu(row), "plan": write_settings(NAME, plan)}
+    return {**rate, "network": network["network"], "cluster": _gpu(row), "plan": write_settings(NAME, plan)}
 
 
 def _named(kind: str, row: Mapping[str, str]) -> dict[str, Any] | None:
@@ -58,6 +62,7 @@ def _named(kind: str, row: Mapping[str, str]) -> dict[str, Any] | None:
         "framework": cell_text(row, "framework").lower(),
         "text": " ".join(cell_text(row, name) for name in ("framework", "model", "precision", "notes")),
         "length": cell_text(row, "seq_len"),
+        "unit": cell_text(row, "unit").lower(),
     }
     return next(
         (
@@ -96,14 +101,18 @@ def _batch(row: Mapping[str, str], precision: str, concurrency: int) -> int:
     return round(stated[0])
 
 
-def _check_unit(row: Mapping[str, str]) -> None:
-    """Refuse a unit that does not count samples."""
+def _check_unit(row: Mapping[str, str], counts: str, items: float) -> dict[str, str]:
+    """The rate of a row in samples/s, {} where its unit counts them; NotExpressible for a unit of other things."""
     text = cell_text(row, "unit")
     unit = read_rate_unit(text) if text else None
-    if unit is not None and unit.counts != "samples":
+    if unit is not None and unit.counts != counts:
         raise NotExpressible(
             f"unit={text[:40]!r} counts {unit.counts}, of which a sample has no known number"
         )
+    rate = read_number(cell_text(row, "throughput"))
+    if unit is None or rate is None or items == 1:
+        return {}
+    return {"throughput": repr(rate / items), "unit": "samples/s"}
 
 
 def _check_latency(row: Mapping[str, str], batch: int, concurrency: int) -> None:
@@ -122,7 +131,15 @@ def _check_latency(row: Mapping[str, str], batch: int, concurrency: int) -> None
 def _gpu(row: Mapping[str, str]) -> str:
     """The catalog's name of a row's GPU, or of its MIG instance: a100-sxm4-40gb/1g.5gb."""
     text = f"{cell_text(row, 'gpu')} {cell_text(row, 'node_type')}".lower()
-    name = next((entry["gpu"] for entry in _names()["gpu"] if re.search(entry["words"], text)), None)
+    notes = cell_text(row, "notes")
+    name = next(
+        (
+            entry["gpu"]
+            for entry in _names()["gpu"]
+            if re.search(entry.get("words", ""), text) and re.search(entry.get("notes", ""), notes)
+        ),
+        None,
+    )
     if name is None:
         gpu = cell_text(row, "gpu")
         raise NotExpressible(

@@ -51,11 +51,11 @@ def canonical(table: str, row: Mapping[str, str]) -> dict[str, str]:
     if cell_text(row, "plan"):
         return {}
     cells = settled(row, table)
-    rate = rate_cells(cells) if table == "vision" else {}
+    cells |= rate_cells(cells) if table == "vision" else {}
     try:
-        return {**cells, **rate, "reason": "", **network_cells(table, cells)}
+        return {**cells, "reason": "", **network_cells(table, cells)}
     except (PodsimError, NotExpressible) as problem:
-        return {**cells, **rate, **dict.fromkeys(DESCRIBED, ""), "reason": str(problem)}
+        return {**cells, **dict.fromkeys(DESCRIBED, ""), "reason": str(problem)}
 
 
 def rate_cells(row: Mapping[str, str]) -> dict[str, str]:

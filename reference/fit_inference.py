@@ -25,8 +25,7 @@ from podsim.accuracy.price_inference import InferenceCosts, InferenceRun, read_i
 from podsim.accuracy.tables import find_kind, make_row, measurement
 from podsim.errors import PodsimError
 from podsim.graphs.inference import FILE, PRODUCTS, gpu_family, load_serving, served_batch
-from reference.curate_inference import inference_cells
-from reference.curate_networks import is_training
+from reference.curate_networks import canonical, is_training
 from reference.packaged import raw_rows
 
 Floats = NDArray[np.float64]
@@ -34,8 +33,10 @@ Floats = NDArray[np.float64]
 RULES = {
     "pytorch": "none", "paddle": "none", "onnx": "all", "onnx-tensorrt": "all", "tensorrt": "all",
     "tensorrt-triton": "all", "torchscript": "chains", "mxnet": "chains", "tensorflow": "chains",
-    "tensorflow2": "chains", "tensorflow2-tabular": "chains",
+    "tensorflow2": "chains", "tensorflow2-keras": "chains", "tensorflow2-tabular": "chains",
     "tensorflow-xla": "chains", "tensorflow-triton": "chains", "tensorflow-tensorrt": "chains",
+    "tensorflow-tensorrt-host": "chains", "tensorrt-hps": "all", "torchscript-speech": "chains",
+    "pytorch-detection": "none", "tensorflow2-detection": "chains",
 }  # fmt: skip
 """Engine -> its rule of fusion."""
 TITLES = {
@@ -43,8 +44,14 @@ TITLES = {
     "onnx-tensorrt": "ONNX Runtime with TensorRT behind Triton", "tensorrt": "TensorRT, alone",
     "tensorrt-triton": "TensorRT behind Triton", "torchscript": "TorchScript", "mxnet": "MXNet",
     "tensorflow": "TensorFlow 1", "tensorflow2": "TensorFlow 2",
+    "tensorflow2-keras": "TensorFlow 2, Keras's loop of predictions",
     "tensorflow2-tabular": "TensorFlow 2 with the tables' loader, in evaluation", "tensorflow-xla": "TensorFlow with XLA",
     "tensorflow-triton": "TensorFlow behind Triton", "tensorflow-tensorrt": "TensorFlow with TensorRT behind Triton",
+    "tensorflow-tensorrt-host": "TensorFlow with TensorRT behind Triton, tables in the host's memory",
+    "pytorch-detection": "PyTorch, detectors with their search over boxes",
+    "tensorflow2-detection": "TensorFlow 2, detectors with their search over boxes",
+    "torchscript-speech": "TorchScript, speech synthesis with convolutions over time",
+    "tensorrt-hps": "TensorRT behind Triton, tables in HugeCTR's parameter server",
 }  # fmt: skip
 OWN = (
     "host_kernel",
@@ -59,7 +66,10 @@ OWN = (
 )
 """The constants of an engine, in the order of the fit."""
 START = np.log([5e-6, 1e-4, 1e11, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])
-STARTS = {"tensorflow2-tabular": np.log([5e-6, 5e-3, 1e9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5])}
+STARTS = dict.fromkeys(
+    ("pytorch-detection", "tensorflow2-detection", "tensorflow2-keras", "tensorflow2-tabular"),
+    np.log([5e-6, 5e-3, 1e9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5]),
+)
 """The starts of engines whose host takes a request in more slowly than others, by orders of magnitude."""
 HOLD = np.array([0.05, 0.05, 0.05, 0.2, 0.2, 0.2, 0.2, 0.2, 0.3])
 """The pull of each constant toward its start, in log units of a row's error."""
@@ -101,8 +111,8 @@ def read_samples() -> Samples:
         if is_training(raw) or raw["role"] != "calibrate":
             continue
         try:
-            run = read_inference_run({**raw, **inference_cells(raw)})
-            rate = measurement(make_row(kind, raw), "samples/s")
+            row = canonical("vision", raw)
+            run, rate = read_inference_run(row), measurement(make_row(kind, row), "samples/s")
             batch = served_batch(run.batch, run.concurrency, serving)
             work = costs.work(run, batch, RULES[run.engine])
         except (PodsimError, NotExpressible):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,23 @@ def test_small_batches_wait_for_the_host(resnet: OpGraph) -> None:
 def test_lamb_passes_over_weights_and_steps_twice_more_than_adam(resnet: OpGraph) -> None:
     adam, lamb = (update_seconds(resnet, A100, "fp32", name, SOFTWARE) for name in ("adam", "lamb"))
     assert 1.5 * adam < lamb < 2 * adam
+
+
+def test_the_host_starts_an_update_op_by_op(resnet: OpGraph) -> None:
+    slow = replace(SOFTWARE, host_update=1e-3)
+    with_weights = sum(count > 0 for count in resnet.parameters)
+    assert update_seconds(resnet, A100, "fp32", "sgd", slow) == pytest.approx(with_weights * 1e-3)
+
+
+def test_gradients_that_come_at_once_are_exposed_after_a_cycle() -> None:
+    cluster = load_cluster("dgx-a100-80gb:1")
+    parameters, backward = np.full(10, 1e7), np.full(10, 1.0)
+    late = replace(SOFTWARE, can_overlap=(), collective_wait=2.5e-3)
+    hidden, exposed = (
+        reduce_gradients(parameters, backward, cluster, software, gpus=8) for software in (SOFTWARE, late)
+    )
+    assert exposed.exposed == pytest.approx(exposed.seconds + 2.5e-3)
+    assert hidden.exposed < exposed.exposed
 
 
 def test_tables_with_sparse_gradients_are_divided_and_their_rows_exchanged() -> None:

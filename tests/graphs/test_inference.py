@@ -12,7 +12,7 @@ from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import price_inference, read_inference_run
 from podsim.embeddings.tables import table_sets
 from podsim.errors import PlanError
-from podsim.graphs.graph_step import loading_seconds
+from podsim.graphs.graph_step import ReplicasStep, fed_step, loading_seconds
 from podsim.graphs.inference import (
     engines,
     gpu_family,
@@ -25,6 +25,7 @@ from podsim.graphs.networks import load_network
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.questions.train.graph import graph
+from podsim.training.software import load_software
 
 ROW = {
     "model": "LanguageModeling/BERT/triton/large", "framework": "PyTorch", "task": "infer", "gpu": "A30-24GB",
@@ -117,7 +118,15 @@ def test_latency_and_rate_are_one_prediction() -> None:
     assert rate * seconds == pytest.approx(8)
 
 
-def test_loading_limits_a_step_on_many_gpus() -> None:
+def test_engines_that_load_beside_the_step_take_the_longer_time() -> None:
+    step = ReplicasStep(seconds=0.3, alone=0.3, update=0.0, reduction=None, tables=0.0)
+    torch, mxnet = (load_software(name) for name in ("dle-pytorch", "dle-mxnet"))
+    assert fed_step(step, 0.2, torch).seconds == pytest.approx(0.5)
+    assert fed_step(step, 0.2, mxnet).seconds == pytest.approx(0.3)
+    assert fed_step(step, 0.4, mxnet).seconds == pytest.approx(0.4)
+
+
+def test_loading_adds_to_a_step_on_many_gpus() -> None:
     cluster = load_cluster("dgx-1-v100-16gb:1")
     native, dali, none = (
         loading_seconds("resnet50", 256, cluster, 8, name) for name in ("native", "dali", "synthetic")
@@ -132,7 +141,7 @@ def test_loading_limits_a_step_on_many_gpus() -> None:
     )
     assert slow.data_parallel is not None
     assert fast.data_parallel is not None
-    assert slow.data_parallel.step_time == pytest.approx(max(native, fast.data_parallel.step_time))
+    assert slow.data_parallel.step_time == pytest.approx(native + fast.data_parallel.step_time)
 
 
 def test_a_step_that_does_not_fit_names_a_batch_that_does() -> None:

@@ -28,11 +28,73 @@ CLASSES = {
 }  # fmt: skip
 
 
+SPEECH = {
+    **CLASSES, "model": "SpeechSynthesis/HiFiGAN", "framework": "PyTorch", "batch_per_gpu": "1", "throughput": "8906958",
+    "unit": "samples/sec", "latency_ms": "0.02", "notes": "ctx: TorchScript + denoising:",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "network", "engine", "rate"),
+    [
+        ({}, "hifigan-speech-8s", "torchscript-speech", 8906958 / (693 * 256)),  # 693 frames of 256 samples of sound
+        (
+            {"model": "FastPitch", "unit": "frames/sec", "throughput": "69300"},
+            "fastpitch-speech-128", "torchscript-speech", 100,
+        ),
+        (
+            {"model": "Transformer-XL", "seq_len": "64", "unit": "tok/s", "throughput": "6400",
+             "notes": "Base model; ctx: **FP16, TorchScript** **FP32, pure Python**"},
+            "transformer-xl-base-64", "pytorch", 100,
+        ),
+        (
+            {"model": "NCF", "framework": "TensorFlow", "throughput": "0.8", "batch_per_gpu": "1024", "notes": ""},
+            "ncf", "tensorflow", 800_000,
+        ),
+    ],
+)  # fmt: skip
+def test_rates_of_parts_of_a_sample(changes: dict[str, str], network: str, engine: str, rate: float) -> None:
+    row = {"time_to_train_h": "", **SPEECH, "latency_ms": "", **changes}
+    cells = canonical("vision", row)
+    assert (cells["network"], cells["reason"], cells["unit"]) == (network, "", "samples/s")
+    assert cells["plan"].endswith(f"engine={engine}")
+    assert float(cells["throughput"]) == pytest.approx(rate)
+
+
+def test_headings_above_a_table_name_the_processor() -> None:
+    row = {
+        **SPEECH,
+        "model": "Recommendation/DLRM",
+        "gpu": "T4-16GB",
+        "node_type": "",
+        "throughput": "",
+        "latency_ms": "",
+    }
+    gpu = {**row, "notes": "**TorchScript FP32 inference (V100-32G)**"}
+    assert network_cells("vision", gpu)["cluster"] == "v100-sxm2-32gb"
+    cpu = {**row, "notes": f"{gpu['notes']} **TorchScript FP32 inference CPU (2x E5-2698 v4 @ 2.20GHz)**"}
+    with pytest.raises(NotExpressible, match="processors of the host"):
+        network_cells("vision", cpu)
+
+
+def test_cards_without_nvlink_exchange_every_vector() -> None:
+    row = {
+        "benchmark": "dlrm", "framework": "Merlin HugeCTR", "version": "v1.1", "n_accelerators": "8",
+        "accel_per_node": "8", "n_nodes": "1", "global_batch": "55296", "system": "",
+    }  # fmt: skip
+    for gpu, software in (
+        ("A100-SXM4-40GB", "mlperf-hugectr-2021"),
+        ("A100-PCIe-40GB", "mlperf-hugectr-pcie"),
+    ):
+        plan = network_cells("mlperf", {**row, "accelerator": f"NVIDIA {gpu}"})["plan"]
+        assert plan.endswith(f"software={software}")
+
+
 @pytest.mark.parametrize(
     ("row", "changes", "words"),
     [
         # batches of 2,560 or 5,120 tokens, the larger in 16 bits: 32 tokens a sample
-        (TRANSLATION, {}, "transformer-big; gpus=8; batch=80; items=32; precision=fp32; software=dle-pytorch"),
+        (TRANSLATION, {}, "transformer-big; gpus=8; batch=80; items=32; precision=fp32; software=dle-pytorch-unfused"),
         (TRANSLATION, {"precision": "FP16/mixed"}, "transformer-big; batch=160; precision=fp16"),
         (CLASSES, {}, "resnet50; a100-sxm4-80gb; inference gpus=1; batch=4; concurrency=1; engine=mxnet"),
         (CLASSES, {"notes": "concurrency=4", "batch_per_gpu": "1"}, "batch=1; concurrency=4"),

@@ -47,6 +47,7 @@ CONSTANTS = {
     "ep_overlap": Parameter(start=0.3, low=0.0, high=1.0, scale=0.3),
     "context_cost": Parameter(start=0.2, low=0.0, high=1.0, scale=0.2),
     "late_gather": Parameter(start=0.3, low=0.0, high=1.0, scale=0.5),
+    "host_update": Parameter(start=50e-6, low=0.0, high=1e-3, scale=50e-6),
     "host_step": Parameter(start=20e-3, low=0.0, high=2.0, scale=20e-3),
     "tp_overlap": Parameter(start=0.3, low=0.0, high=0.95, scale=0.3),
     "async_tp": Parameter(start=0.7, low=0.0, high=0.98, scale=0.2),

@@ -145,7 +145,7 @@ class NetworkCosts:
         loading = run.accumulate * loading_seconds(
             run.network, run.batch, run.cluster, run.gpus, loader_of_software(run.software)
         )
-        return run.gpus * run.batch * run.accumulate * run.items / fed_step(step, loading).seconds
+        return run.gpus * run.batch * run.accumulate * run.items / fed_step(step, loading, software).seconds
 
     def features(self, run: NetworkRun) -> NetworkFeatures:
         """The features in which published runs resemble a run."""

@@ -172,13 +172,17 @@ def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCos
 
 
 def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, software: Software) -> float:
-    """Seconds of the optimizer and, in 16 bits, of casting the weights. Raises PlanError for an unknown optimizer."""
+    """Seconds of the optimizer, which the host starts op by op, and of casting weights in 16 bits.
+
+    Raises PlanError for an unknown optimizer.
+    """
     if optimizer not in OPTIMIZERS:
         raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
     moved = OPTIMIZERS[optimizer]
     if moved and element_bytes(precision) == 2.0:
         moved += _CAST
-    return float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
+    computed = float(optimizer_seconds(gpu, graph.parameters.sum(), moved)) / software.memory_speed
+    return max(computed, software.host_update * float(np.count_nonzero(graph.parameters)))
 
 
 def _memory_seconds(gpu: Gpu, moved: Array, kernels: Array) -> Array:

@@ -25,7 +25,7 @@ from podsim.workload.image_loaders import load_image_loader
 
 FIRST = 2.0**20
 """B. The size of the first bucket, so that the reduction starts early."""
-_IMAGE = re.compile(r"Bx3x(\d{1,15})x(\d{1,15})$")
+_IMAGE = re.compile(r"Bx[13]x(\d{1,15})x(\d{1,15})$")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +135,7 @@ def reduce_gradients(
     if gpus > 1 and len(sizes):
         took = group_seconds("all_reduce", sizes, cluster, software, ranks=np.array(gpus), members=members)
         took = took + software.host_collective
-    exposed = float(took.sum())
+    exposed = float(took.sum()) + (software.collective_wait if len(took) else 0.0)
     if "overlap_grad" in software.can_overlap:
         exposed = _exposed_seconds(
             np.cumsum(backward[::-1])[last], took, float(backward.sum()), software.contention
@@ -160,9 +160,9 @@ def loading_seconds(network: str, batch: int, cluster: Cluster | None, gpus: int
 
         seconds = GPUs of a node x batch x core seconds of an image / cores of a node
 
-    Prefetching overlaps loading with training, so a step takes the longer of the two (`fed_step`). Networks whose first
-    input is no image have no such law here. Core seconds are those of podsim.workload.image_loaders, which has their
-    source and known error; podsim.storage.input_pipeline adds storage and caches. Raises PlanError for an unknown loader.
+    What a step takes with it says `fed_step`. Networks whose first input is no image have no such law here. Core seconds
+    are those of podsim.workload.image_loaders, which has their source and known error; podsim.storage.input_pipeline adds
+    storage and caches. Raises PlanError for an unknown loader.
     """
     made, entry = load_image_loader(loader), networks().get(network)
     image = _IMAGE.match(entry.inputs[0]) if entry else None
@@ -172,6 +172,11 @@ def loading_seconds(network: str, batch: int, cluster: Cluster | None, gpus: int
     return min(gpus, cluster.gpus_per_node) * batch * each / cluster.system.cores
 
 
-def fed_step(step: ReplicasStep, loading: float) -> ReplicasStep:
-    """The step on all GPUs, no shorter than the loading of its images."""
-    return replace(step, seconds=max(step.seconds, loading))
+def fed_step(step: ReplicasStep, loading: float, software: Software) -> ReplicasStep:
+    """The step on all GPUs with the loading of its images.
+
+    An engine that runs by itself loads beside the step, which takes the longer of the two. Elsewhere the same cores
+    launch and load: they do one after the other.
+    """
+    both = max(step.seconds, loading) if software.loads_beside else step.seconds + loading
+    return replace(step, seconds=both, alone=both if step.reduction is None else step.alone)

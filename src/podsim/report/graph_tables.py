@@ -97,8 +97,8 @@ def _times(cost: GraphCost) -> Iterator[Block]:
     )
     yield from _memory(cost.memory)
     if cost.loading:
-        limits = "limits the step" if cost.loading >= _step_seconds(cost) else "hidden by the step"
-        yield f"Loading ({cost.loader}): {format_quantity(cost.loading, 's')} of a node's cores a step, {limits}"
+        limits = ", which limits it" if cost.loading >= _step_seconds(cost) else ""
+        yield f"Loading ({cost.loader}): {format_quantity(cost.loading, 's')} of a node's cores a step{limits}"
 
 
 def _memory(memory: GraphMemory) -> Iterator[Block]:

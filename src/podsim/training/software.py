@@ -76,7 +76,7 @@ class Software:
     host_send: float = 15e-6
     """s. The time that a pipeline exchange adds to each pass once the pipeline is full (launch, synchronisation)."""
     host_update: float = 0.0
-    """s. The host time to update the weights of one layer."""
+    """s. The host time to update the weights of one layer; of a captured network, of one op with weights."""
     host_step: float = 0.0
     """s. The time of a step outside its passes: data, loss scale, gradient norm, optimizer launch, logging."""
     gradient_bytes: float = 4.0
@@ -116,7 +116,9 @@ class Software:
     overlaps_tp: bool = False
     """Whether its recipes overlap tensor-parallel collectives, so runs that say nothing do."""
     collective_wait: float = 0.0
-    """s. The mean wait of an exchange of vectors of embedding tables for the framework's next cycle of collectives."""
+    """s. The mean wait of collectives that no arithmetic hides for the framework's next cycle of them."""
+    loads_beside: bool = False
+    """Whether images are loaded beside the step; else the cores that launch the step load them, too."""
     exchanges_by_rail: bool = False
     """Whether tables' vectors change GPUs inside a node first: each GPU then exchanges with its peers of other nodes."""
     hidden_exchange: float = 0.0

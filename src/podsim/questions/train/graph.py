@@ -113,7 +113,7 @@ def _case(options: GraphOptions) -> GraphCase:
     return GraphCase(
         graph=merged, gpu=gpu, cluster=cluster, gpus=gpus, precision=precision, software=software,
         costs=costs if tables is None else tables.costs, tables=tables, plain=plain,
-        step=fed_step(step, loading), loader=loader, loading=loading, dense=dense,
+        step=fed_step(step, loading, software), loader=loader, loading=loading, dense=dense,
     )  # fmt: skip
 
 
