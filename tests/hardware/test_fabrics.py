@@ -420,10 +420,14 @@ def test_a_clos_with_a_last_pod_in_part_still_reaches_every_core():
 def test_rails_with_too_many_groups_for_a_core_have_cores_of_their_own():
     tree = rail_tree(nodes=16, rails=4, unit=2, switches=Switches(ports=4, trunk=1.0), rate=1.0)
     assert (tree.planes, tree.leaves, tree.spines * tree.groups, tree.cores) == (4, 32, 32, 4)
-    assert tree.switches == 4 * 20  # each rail is the fat tree of 4 ports: 16 ends, 8 leaves, 8 spines, 4 cores
+    assert (
+        tree.switches == 4 * 20
+    )  # each rail is the fat tree of 4 ports: 16 ends, 8 leaves, 8 spines, 4 cores
     assert tree.core_cables == 4 * 16
     port, routing, rate = np.arange(64), Routing(choice="static"), np.ones(tree.links)
-    way, lost = tree_hops(tree, port, (port + 36) % 64, port, routing, rate)  # nine nodes on: another pod of the rail
+    way, lost = tree_hops(
+        tree, port, (port + 36) % 64, port, routing, rate
+    )  # nine nodes on: another pod of the rail
     assert not lost.any()
     assert (way >= 0).all()
     spines = next(block for block in tree.blocks(0, str) if block.kinds == ("spine",))

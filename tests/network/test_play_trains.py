@@ -43,7 +43,10 @@ def test_a_ring_of_equal_links_takes_its_steps_one_after_the_other(monkeypatch):
 
 
 def test_trains_are_what_large_rings_take():
-    table, fabric = table_of("hierarchical", "all-reduce", 33, 8, None), fabric_of(load_cluster("dgx-h100:33"))
+    table, fabric = (
+        table_of("hierarchical", "all-reduce", 33, 8, None),
+        fabric_of(load_cluster("dgx-h100:33")),
+    )
     program = prepare(table, fabric, fold=True).stages[0].program
     is_train = play_trains._is_train(program)
     assert play_trains._order(program, is_train) is not None

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def _checked(file: str, reader: str) -> Any:
     """A table of this folder after its check."""
-    place = f"fleet/{file}"
+    path = f"fleet/{file}"
     return once_read(
-        (place, "fleet/power_schema.py"),
-        lambda _: call(f"fleet.power_schema:{reader}", packaged_toml(place), file),
+        (path, "fleet/power_schema.py"),
+        lambda _: call(f"fleet.power_schema:{reader}", packaged_toml(path), file),
     )
 
 

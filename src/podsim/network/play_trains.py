@@ -56,11 +56,11 @@ def _needs(p: Program) -> tuple[Ints, Ints, Ints]:
 def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
     """(the place in `rows` of each of their entries, the entry)."""
     sizes = np.diff(pointer)[rows]
-    place = np.repeat(np.arange(len(rows)), sizes)
-    return place, np.repeat(pointer[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(len(place))
+    row = np.repeat(np.arange(len(rows)), sizes)
+    return row, np.repeat(pointer[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(len(row))
 
 
-def _order(p: Program, is_train: Bools) -> tuple[list[Ints], Ints, Shaped[Ints, "field need"]] | None:
+def _order(p: Program, is_train: Bools) -> tuple[list[Ints], Ints, Shaped[Ints, "field flow"]] | None:
     """(trains that run together, in order; the train that each follows; (train, flow that must have ended, or left)).
 
     None where a train waits for anything but another's transfer before, or all of a flow.
@@ -110,8 +110,8 @@ def _with_trains(p: Program, is_train: Bools) -> State | None:
     for trains in together:
         begin = np.zeros(len(is_train))
         np.maximum.at(begin, flow, np.where(leaves, left[needed], last[needed]))
-        place = np.searchsorted(trains, source[trains])
-        ends = _train_ends(begin[trains], place, seconds[trains], delay[trains], int(p.repeat[trains[0]]))
+        earlier = np.searchsorted(trains, source[trains])
+        ends = _train_ends(begin[trains], earlier, seconds[trains], delay[trains], int(p.repeat[trains[0]]))
         left[trains], last[trains] = ends
     if last[others].max(initial=0.0) > last[is_train].min():
         return None
@@ -134,7 +134,9 @@ def _with_trains(p: Program, is_train: Bools) -> State | None:
     return state
 
 
-def _train_ends(begin: Floats, source: Ints, seconds: Floats, delay: Floats, repeat: int) -> tuple[Floats, Floats]:
+def _train_ends(
+    begin: Floats, source: Ints, seconds: Floats, delay: Floats, repeat: int
+) -> tuple[Floats, Floats]:
     """(s at which the last transfer of each train has left, s at which it has arrived)."""
     left = begin + seconds
     arrived, there = left + delay, np.empty_like(left)

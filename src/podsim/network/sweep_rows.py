@@ -257,7 +257,9 @@ def table_rows(
     rows = tuple(
         _timed_row(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
-    how = ("simulated on the links" if simulate else "costed step by step on the links") + _planes_text(setting)
+    how = ("simulated on the links" if simulate else "costed step by step on the links") + _planes_text(
+        setting
+    )
     sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
     return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
 

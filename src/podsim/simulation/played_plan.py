@@ -38,11 +38,8 @@ def simulate_setting(
     tightest = min([prediction, *others], key=lambda candidate: candidate.memory_limit - candidate.memory)
     if not tightest.fits and not force:
         need, room = tightest.memory / 1e9, tightest.memory_limit / 1e9
-        raise NoFitError(
-            [
-                f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB; --force simulates it anyway"
-            ]
-        )
+        said = f"the plan needs {need:.1f} GB on its fullest stage, a GPU has {room:.1f} GB"
+        raise NoFitError([f"{said}; --force simulates it anyway"])
     if fault is not None and chakra is not None:
         raise PodsimError("a trace of a step that fails cannot be replayed: leave chakra or the failure out")
     if fault is not None:
