@@ -358,10 +358,9 @@ def run_figures() -> Figures:
     codes["loaded by `format tf32`"] = (
         "from podsim.cli import main\nsys.argv = ['podsim', 'format', 'tf32']\nsys.exit(main())"
     )
-    with ThreadPoolExecutor(2) as pool:
-        for _ in ("first", "second"):
-            loaded = list(pool.map(lines_loaded, codes.values()))
-            files = list(pool.map(files_run, COMMANDS.values()))
+    for _ in ("first", "second"):
+        with ThreadPoolExecutor(2) as pool:
+            loaded, files = pool.map(lines_loaded, codes.values()), pool.map(files_run, COMMANDS.values())
     counts = {f"files that run, {name}": len(paths) for name, paths in zip(COMMANDS, files, strict=True)}
     return dict(zip(codes, loaded, strict=True)) | counts
 
