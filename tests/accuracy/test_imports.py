@@ -12,7 +12,7 @@ import podsim.report
 
 JUDGES = ("table_columns", "score", "rankings", "tables/__init__", "bars")
 ALLOWED = {
-    "accuracy": ("errors", "units", "answers", "axes", "packaged", "accuracy"),
+    "accuracy": ("errors", "units", "answers", "axes", "packaged", "records", "accuracy"),
     "report": (
         "errors",
         "quoting",
@@ -21,6 +21,7 @@ ALLOWED = {
         "answers",
         "axes",
         "packaged",
+        "records",
         "hardware",
         "report",
     ),

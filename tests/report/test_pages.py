@@ -133,7 +133,7 @@ def test_every_cell_of_an_acceptance_is_escaped() -> None:
     acceptance = Acceptance(
         machine=HOSTILE, expected=HOSTILE, started=HOSTILE, seconds=1.0, parts=(part,), checks=(check,),
         curves=(Curve(name=HOSTILE, over="size", over_unit="B", unit="B/s", measured=((1.0, 2.0), (2.0, 3.0))),),
-        thresholds=(Threshold(name=HOSTILE, least=0.5, why=HOSTILE),), notes=(HOSTILE,),
+        thresholds=(Threshold(name=HOSTILE, least=0.5, most=2.0, why=HOSTILE),), notes=(HOSTILE,),
     )  # fmt: skip
     text = acceptance_page(acceptance)
     assert "<script" not in text

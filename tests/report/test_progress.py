@@ -26,14 +26,14 @@ def test_long_work_off_a_terminal_says_the_time_left(
     ]
 
 
-@pytest.mark.parametrize(("total", "lines"), [(10, 3), (0, 1)])
-def test_counted_work_says_so_again_and_again(
-    total: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("total", [10, 0])
+def test_work_says_so_again_and_again(
+    total: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_PAUSE", 0.2)
     with progress.bar("answering", after=0.0) as update:
         update(1, total)
         time.sleep(0.55)
     said = capsys.readouterr().err.splitlines()
-    assert lines <= len(said) <= lines + 1 if total else len(said) == 1
+    assert 3 <= len(said) <= 4
     assert all(line.startswith("podsim: answering") for line in said)

@@ -83,7 +83,8 @@ def test_branches_on_two_devices_run_beside_each_other():
 def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):
     file = tmp_path / "step.json"
     found = podsim.graph("resnet50", batch=64, on="dgx-a100-80gb:1", timeline=[file])
-    assert found.simulated == close(found.data_parallel.step_time, rel=0.03)
+    loading = found.loading  # on the cores of the host, which the timeline does not show
+    assert found.simulated == close(found.data_parallel.step_time - loading, rel=0.03)
     assert read_timeline(file).seconds == close(found.simulated, rel=1e-6)
     assert json.loads(file.read_text())["traceEvents"]
     divided = podsim.graph("resnet50", batch=64, on="dgx-a100-80gb:1", devices=4, timeline=[file])
@@ -94,5 +95,7 @@ def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):
 
 
 def test_simulate_says_what_plays_a_network():
-    with pytest.raises(PodsimError, match="podsim graph resnet50 --batch 32 --on dgx-a100:1 --timeline FILE"):
+    with pytest.raises(
+        PodsimError, match="podsim graph resnet50 --batch 32 --on dgx-a100:1 --timeline step.html"
+    ):
         podsim.simulate("resnet50", on="dgx-a100:1")
