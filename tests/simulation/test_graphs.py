@@ -96,6 +96,6 @@ def test_the_verb_writes_the_step_and_says_how_long_it_was(tmp_path):
 
 def test_simulate_says_what_plays_a_network():
     with pytest.raises(
-        PodsimError, match="podsim graph resnet50 --batch 32 --on dgx-a100:1 --timeline step.html"
+        PodsimError, match=r"podsim graph resnet50 --batch 32 --on dgx-a100:1 --timeline step\.html"
     ):
         podsim.simulate("resnet50", on="dgx-a100:1")
