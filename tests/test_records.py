@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -97,3 +98,19 @@ class Kept:
 
 def test_a_record_that_was_never_made_here_is_read_from_bytes() -> None:
     assert pickle.loads(pickle.dumps(Kept(a=4))) == Kept(a=4)
+
+
+def test_another_thread_may_make_a_class_of_the_same_base_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests to a server may import modules that share a base at the same moment."""
+    base, standard = made(records.dataclass)[0], dataclasses.dataclass
+
+    def slow(kind: type, **rules: bool) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: standard(frozen=True)(type("Other", (base,), {}))).result()
+        return standard(kind, **rules)
+
+    monkeypatch.setattr(dataclasses, "dataclass", slow)
+    mine = records.dataclass(frozen=True)(type("Mine", (base,), {}))
+    assert mine(a=1).a == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mine(a=1).a = 2

@@ -22,7 +22,11 @@ from dataclasses import fields as fields
 from dataclasses import is_dataclass as is_dataclass
 from dataclasses import replace as replace
 from operator import attrgetter
+from threading import local
 from typing import TYPE_CHECKING, Any
+
+_making = local()
+"""`is_on` in the thread that makes a record"""
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -36,14 +40,16 @@ else:
             return dataclasses.dataclass(kind, **rules)
         own, is_equal = dict(vars(kind)), rules.pop("eq", True)
         # made as if it and those above it could be changed: to forbid it, Python would compile two methods
-        classes = [base for base in kind.__mro__[1:] if "__dataclass_params__" in vars(base)]
-        for base in classes:
-            base.__dataclass_params__.frozen = False
+        for base in kind.__mro__[1:]:
+            known = vars(base).get("__dataclass_params__")
+            if known is not None and not isinstance(known, _Frozen):
+                base.__dataclass_params__ = _Frozen(known)
+        _making.is_on = True
         try:
             dataclasses.dataclass(kind, init=False, repr=False, eq=False, **rules | {"frozen": False})
         finally:
-            for base in (*classes, kind):
-                base.__dataclass_params__.frozen = True
+            _making.is_on = False
+        kind.__dataclass_params__.frozen = True
         methods = {
             "__init__": _Init(kind),
             "__repr__": _repr,
@@ -55,6 +61,17 @@ else:
             if own.get(name) is None:
                 setattr(kind, name, method)
         return kind
+
+
+class _Frozen:
+    """The rules of a class, which seems not to be frozen to the thread that makes a record of it."""
+
+    def __init__(self, rules: Any) -> None:
+        self.rules = rules
+
+    def __getattr__(self, name: str) -> Any:
+        is_hidden = name == "frozen" and getattr(_making, "is_on", False)
+        return False if is_hidden else getattr(self.rules, name)
 
 
 class _Init:
