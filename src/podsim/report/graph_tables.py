@@ -135,7 +135,12 @@ def _simulation(cost: GraphCost) -> Iterator[Block]:
         text = f"on {cost.cut.devices} devices, one batch at a time: {played} a step, {ratio:.2f} times as long as on one"
         yield from ("", f"Played {text}")
         return
-    yield from ("", f"Played: {played} a step, {cost.simulated / _step_seconds(cost) - 1:+.1%} by simulation")
+    closed, what = _step_seconds(cost), "Played"
+    if cost.loading:
+        exposed = 0.0 if cost.data_parallel is None else cost.data_parallel.exposed
+        closed = cost.forward + cost.backward + cost.update + cost.host_step + exposed
+        what = "Played without loading"
+    yield from ("", f"{what}: {played} a step, {cost.simulated / closed - 1:+.1%} by simulation")
 
 
 def _band(cost: GraphCost) -> str:
