@@ -65,11 +65,9 @@ def _restored(value: Any, *, in_model: bool = False) -> Any:
         parts = value[_MODEL] if is_model else value
         parts = {key: _restored(part, in_model=in_model or is_model) for key, part in parts.items()}
         return SimpleNamespace(**parts) if is_model else parts
-    return (
-        tuple(_restored(part, in_model=True) for part in value)
-        if in_model and isinstance(value, list)
-        else value
-    )
+    if in_model and isinstance(value, list):
+        return tuple(_restored(part, in_model=True) for part in value)
+    return value
 
 
 def packaged_csv(place: str) -> list[dict[str, str]]:

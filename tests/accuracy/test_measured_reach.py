@@ -59,7 +59,7 @@ def test_a_plan_faster_than_any_run_is_stated_as_the_law_gives_it_with_the_runs_
     fast = podsim.predict(**JOB, **FAST)
     model, cluster = load_model(JOB["model"]), load_cluster(JOB["on"], FAST["overrides"])
     plan = Plan(**dict(fast.plan))  # type: ignore[arg-type]
-    assert fast.step_time == pytest.approx(law_seconds(model, cluster, plan))
+    assert fast.step_time == pytest.approx(law_seconds(model, cluster, [plan])[0])
     assert sum(fast.parts.values()) == pytest.approx(fast.step_time)
     run, band = fast.faster_than, fast.band
     assert run is not None

@@ -179,29 +179,20 @@ def operand_bits(precision: str) -> str:
 @lru_cache(maxsize=1)
 def residuals() -> tuple[Residual, ...]:
     """The packaged residuals."""
-    rows: list[tuple[Any, ...]] = once_read((f"accuracy/{FILE}", "accuracy/bands.py"), _read_rows)
-    return tuple(
-        Residual(
-            features=Features(*features),
-            without_model=LeftOut(*model),
-            without_source=LeftOut(*source),
-            **row,
-        )
-        for row, features, model, source in rows
-    )
+    rows: list[Any] = once_read((f"accuracy/{FILE}", "accuracy/bands.py"), _read_rows)
+    nested = {"features": Features, "without_model": LeftOut, "without_source": LeftOut}
+    return tuple(Residual(**row | {name: kind(*row[name]) for name, kind in nested.items()}) for row in rows)
 
 
-def _read_rows(text: str) -> list[tuple[Any, ...]]:
-    """(values, features, what is left over without its model, without its source) of each row of the file."""
+def _read_rows(text: str) -> list[dict[str, Any]]:
+    """The values of each row of the file, those of named tuples as plain ones."""
     counts = ("gpus", "sequence", "tp", "pp", "cp", "ep", "global_batch", "micro_batch")
     floats = ("parameters", "log_ratio", "utilisation")
     kinds: dict[str, type] = dict.fromkeys(counts, int) | dict.fromkeys(floats, float)
     return [
-        (
-            {name: kinds.get(name, str)(row[name]) for name in Residual._fields if name in row},
-            tuple(row[name] for name in Features._fields),
-            *(_read_left_out(row, group) for group in ("model", "source")),
-        )
+        {name: kinds.get(name, str)(row[name]) for name in Residual._fields if name in row}
+        | {"features": [row[name] for name in Features._fields]}
+        | {f"without_{group}": _read_left_out(row, group) for group in ("model", "source")}
         for row in csv.DictReader(text.splitlines())
     ]
 

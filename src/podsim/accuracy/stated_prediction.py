@@ -19,7 +19,7 @@ from podsim.training.abilities import ABILITIES, lacking_titles
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan
-from podsim.training.predict import every_law_seconds, law_seconds, predict_with_gains
+from podsim.training.predict import law_seconds, predict_with_gains
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
@@ -82,8 +82,7 @@ def with_software_ranges(
     faster = [plan for plan, prediction in stated if prediction.faster_than]
     names = calibrated_software(cluster.gpu.architecture) if faster else ()
     columns = [
-        every_law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster])
-        for name in names
+        law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster]) for name in names
     ]
     ranges = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     return [
@@ -144,7 +143,7 @@ def changed(prediction: Prediction, options: PredictOptions | SearchOptions, pla
             options.model, options.on, prediction.gpus, options.sequence, None, options.train
         )
         has_law = not cluster.gpu.streams_weights
-        base = law_seconds(model, cluster, plan.check(model, cluster)) if has_law else None
+        base = law_seconds(model, cluster, [plan.check(model, cluster)])[0] if has_law else None
     except PodsimError:  # the plan needs the change
         base = None
     if base is not None:

@@ -16,9 +16,7 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-gc.set_threshold(
-    100_000, 20, 20
-)  # what a command imports stays to its end, and need not be searched for garbage
+gc.set_threshold(100_000, 20, 20)  # what a command imports stays to its end: no search for garbage
 try:
     from podsim.answers.answer import load
     from podsim.cli.application import make_application

@@ -100,9 +100,10 @@ def _with_trains(p: Program, is_train: Bools) -> State | None:
     if order is None:
         return None
     together, source, (flow, needed, leaves) = order
-    state = new_state(p._replace(repeat=np.where(is_train, 0, p.repeat)))
+    without = p._replace(repeat=np.where(is_train, 0, p.repeat))
+    state = new_state(without)
     seconds, delay = state.flows["bytes"] / state.courses["limit"], p.delays[p.delay]
-    ahead = _run_to_end(p._replace(repeat=np.where(is_train, 0, p.repeat)), state)
+    ahead = _run_to_end(without, state)
     others = needed[~is_train[needed]]
     if np.any(ahead.flows["got"][others] < p.repeat[others]):
         return None

@@ -257,11 +257,10 @@ def table_rows(
     rows = tuple(
         _timed_row(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
     )
-    how = ("simulated on the links" if simulate else "costed step by step on the links") + _planes_text(
-        setting
-    )
+    how = "simulated on the links" if simulate else "costed step by step on the links"
     sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
-    return rows, f"the table {table.name!r} {how}{sends}; no kernel launch, no protocol"
+    planes = _planes_text(setting)
+    return rows, f"the table {table.name!r} {how}{planes}{sends}; no kernel launch, no protocol"
 
 
 def _planes_text(setting: SweepSetting) -> str:

@@ -55,7 +55,7 @@ class LayoutFields:
         None, "Tensor-parallel degree of experts; 0 is tp; default 1 with --ep where software folds them.",
         kind=int, least=0, most=_MOST, also=("etp", "expert-tensor-parallel-size", "expert-tensor-parallel"),
     )  # fmt: skip
-    """The ranks that divide each expert. The ranks tp x cp x dp of a stage lie anew as expert_tp x ep x replicas."""
+    """The ranks that divide each expert. The ranks tp x cp x dp of a stage are regrouped as expert_tp x ep x replicas."""
     micro_batch: Ints = option(1, "Sequences of a micro-batch.", most=1024, also=("mbs", "micro-batch-size"))
     sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.", also=("sp",))
     """Whether the TP group divides norms, dropouts and residuals (arXiv 2205.05198)."""

@@ -96,20 +96,15 @@ def batch_figure(advice: BatchAdvice) -> Sheet:
 
 def sharpness_figure(answer: Sharpness) -> Sheet:
     """Validation loss and sharpness over the batch, a line for each rule of the learning rate."""
-    charts = []
-    for name, title in (
-        ("validation", "validation loss, nats"),
-        ("sharpness", "largest eigenvalue of the Hessian"),
-    ):
+    charts, rules = [], dict.fromkeys(row.rule for row in answer.rows)
+    titles = {"validation": "validation loss, nats", "sharpness": "largest eigenvalue of the Hessian"}
+    for name, title in titles.items():
         marks: list[Mark] = []
-        for colour, rule in enumerate(dict.fromkeys(row.rule for row in answer.rows)):
+        for colour, rule in enumerate(rules):
             rows = [row for row in answer.rows if row.steps and (row.rule == rule or row is answer.rows[0])]
-            label = {"none": "same rate"}.get(rule, f"rate by {rule}")
-            marks.append(
-                Series(
-                    [row.batch for row in rows], [getattr(row, name) for row in rows], label, colour, mark="o"
-                )
-            )
+            label = "same rate" if rule == "none" else f"rate by {rule}"
+            batches, values = [row.batch for row in rows], [getattr(row, name) for row in rows]
+            marks.append(Series(batches, values, label, colour, mark="o"))
         charts.append(Chart(marks, title, x=Axis("batch, samples", "log"), y=Axis(low=0.0)))
     title = f"{answer.seeds} seeds, all at a training loss of {answer.target:g}"
     return Sheet(title, charts, size=(9.6, 4.2), columns=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
@@ -220,23 +220,17 @@ def _port_bytes(step: SimulatedStep) -> Iterator[Block]:
     """The most bytes that a link of each kind carried, NVLink and links of a torus too, by parallelism side by side."""
     if step.make_telemetry is None or step.gpus > _TRACED:
         return
-    carried, most = Counter[tuple[str, str, str]](), dict[str, dict[str, float]]()
+    carried = defaultdict[tuple[str, str, str], float](float)
     for row in step.make_telemetry().rows:
         if row.kind not in ("compute", "storage"):
-            carried[row.kind, row.port, row.collective] += row.bytes  # type: ignore[assignment]
+            carried[row.kind, row.port, row.collective] += row.bytes
+    most = defaultdict[tuple[str, str], float](float)
     for (kind, _, traffic), size in sorted(carried.items()):
-        of_kind = most.setdefault(kind, {})
-        of_kind[traffic] = max(of_kind.get(traffic, 0.0), size)
+        most[kind, traffic or "all"] = max(most[kind, traffic or "all"], size)
     if most:
-        names = dict.fromkeys(name for of_kind in most.values() for name in of_kind)
-        rows = [
-            {"link": kind} | {name or "all": of_kind.get(name) for name in names}
-            for kind, of_kind in most.items()
-        ]
-        columns = (
-            Column("most on one link, of", "link"),
-            *(Column(name or "all", "", "B") for name in names),
-        )
+        kinds, names = (dict.fromkeys(key[at] for key in most) for at in (0, 1))
+        rows = [{"link": kind} | {name: most.get((kind, name)) for name in names} for kind in kinds]
+        columns = (Column("most on one link, of", "link"), *(Column(name, "", "B") for name in names))
         yield from ("", Rows(Table(columns=columns), rows))
 
 

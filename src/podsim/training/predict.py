@@ -82,8 +82,7 @@ def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
     _AHEAD.clear()
     groups: dict[tuple[Model, Cluster, tuple[object, ...]], list[Plan]] = {}
     for model, cluster, plan in asked:
-        shared = tuple(getattr(plan, name) for name in _SHARED)
-        groups.setdefault((model, cluster, shared), []).append(plan)
+        groups.setdefault((model, cluster, tuple(getattr(plan, name) for name in _SHARED)), []).append(plan)
     for (model, cluster, _), plans in groups.items():
         for plan, answer in zip(plans, _predicted(model, cluster, plans), strict=True):
             _AHEAD[model, cluster, _values(plan)] = answer
@@ -111,13 +110,8 @@ def _side_by_side(plans: Sequence[Plan]) -> Plan:
     return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
 
 
-def law_seconds(model: Model, cluster: Cluster, plan: Plan) -> float:
-    """s. The step of one scalar plan, without its parts and its memory."""
-    return every_law_seconds(model, cluster, [plan])[0]
-
-
-def every_law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
-    """s. The steps of scalar plans that differ in numbers and flags alone: one evaluation of the law."""
+def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
+    """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
 
     @cache
     def of_law() -> list[float]:
