@@ -35,9 +35,7 @@ def once_read(files: tuple[str, ...], read: Callable[[str], Any]) -> Any:
     loads none of them. What cannot be kept, or is damaged, is read again.
     """
     contents = [(_PACKAGE / file).read_bytes() for file in files]
-    folder = cache_folder("tables")
-    if folder is None:
-        return _restored(_plain(read(contents[0].decode("utf-8"))))
+    folder = cache_folder("tables") or _PACKAGE / "none"  # which nobody makes
     path = folder / f"{files[0].replace('/', '-')}-{source_hash(b''.join(contents)).hex()}"
     with suppress(OSError):
         kept = path.read_bytes()

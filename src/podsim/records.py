@@ -15,8 +15,6 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import KW_ONLY as KW_ONLY
 from dataclasses import MISSING as MISSING
-from dataclasses import FrozenInstanceError
-from dataclasses import asdict as asdict
 from dataclasses import field as field
 from dataclasses import fields as fields
 from dataclasses import is_dataclass as is_dataclass
@@ -24,9 +22,6 @@ from dataclasses import replace as replace
 from operator import attrgetter
 from threading import local
 from typing import TYPE_CHECKING, Any
-
-_making = local()
-"""`is_on` in the thread that makes a record"""
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -38,27 +33,21 @@ else:
             return lambda decorated: dataclass(decorated, **rules)
         if not rules.get("frozen") or rules.keys() & {"init", "repr", "slots", "order", "unsafe_hash"}:
             return dataclasses.dataclass(kind, **rules)
-        own, is_equal = dict(vars(kind)), rules.pop("eq", True)
+        is_equal = rules.pop("eq", True)
         # made as if it and those above it could be changed: to forbid it, Python would compile two methods
         for base in kind.__mro__[1:]:
             known = vars(base).get("__dataclass_params__")
             if known is not None and not isinstance(known, _Frozen):
                 base.__dataclass_params__ = _Frozen(known)
-        _making.is_on = True
+        _Frozen.making.is_on = True
         try:
             dataclasses.dataclass(kind, init=False, repr=False, eq=False, **rules | {"frozen": False})
         finally:
-            _making.is_on = False
+            _Frozen.making.is_on = False
         kind.__dataclass_params__.frozen = True
-        methods = {
-            "__init__": _Init(kind),
-            "__repr__": _repr,
-            "__setattr__": _forbid_set,
-            "__delattr__": _forbid_del,
-        }
-        methods |= _comparison(kind) if is_equal else {}
+        methods = {"__init__": _Init(kind), **_SHARED} | (_comparison(kind) if is_equal else {})
         for name, method in methods.items():
-            if own.get(name) is None:
+            if vars(kind).get(name) is None:
                 setattr(kind, name, method)
         return kind
 
@@ -66,11 +55,13 @@ else:
 class _Frozen:
     """The rules of a class, which seems not to be frozen to the thread that makes a record of it."""
 
+    making = local()
+
     def __init__(self, rules: Any) -> None:
         self.rules = rules
 
     def __getattr__(self, name: str) -> Any:
-        is_hidden = name == "frozen" and getattr(_making, "is_on", False)
+        is_hidden = name == "frozen" and getattr(self.making, "is_on", False)
         return False if is_hidden else getattr(self.rules, name)
 
 
@@ -135,9 +126,11 @@ def _repr(self: Any) -> str:
     return f"{self.__class__.__qualname__}({', '.join(shown)})"
 
 
-def _forbid_set(self: object, name: str, value: object) -> None:
-    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+def _forbidden(deed: str) -> Callable[..., None]:
+    def forbid(self: object, name: str, *_: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot {deed} field {name!r}")
+
+    return forbid
 
 
-def _forbid_del(self: object, name: str) -> None:
-    raise FrozenInstanceError(f"cannot delete field {name!r}")
+_SHARED = {"__repr__": _repr, "__setattr__": _forbidden("assign to"), "__delattr__": _forbidden("delete")}
