@@ -235,7 +235,7 @@ QUESTIONS: Mapping[str, Entry] = MappingProxyType(
             "Train tiny GPTs of several sizes for real, and foretell the largest from the others.",
             "scale ladder runs --steps 300"),
         "scale sharpness": Entry("learn",
-            "Train small and large batches for real: what they generalise, and how sharp they end.",
+            "Train with small and large batches for real: how well each generalises, and how sharp its minimum is.",
             "scale sharpness --seeds 3", also="generalisation hessian keskar"),
         "scale laws": Entry("learn", "Compare named scaling laws: where they disagree, and by how much.",
             "scale laws", also="chinchilla", file="scale_loss"),
