@@ -15,14 +15,12 @@ _WIDTH = 140
 _SHOWN = 2
 """The number of tables that are named for each constant."""
 _EFFECTS = Table(
-    columns=(
-        Column("constant", "constant.name"),
-        Column("value", "constant.value", ":.4g"),
-        Column("unit", "constant.unit"),
-        Column("rows", "constant.rows", lambda count: str(count or "-")),
-        Column("residual", "constant.residual", ":.1%", missing="-"),
-        Column("+5 % moves (mean error: +5 %, -5 %)", lambda effect: _moves_text(effect.moved), wrap=True),
-    )
+    Column("constant", "constant.name"),
+    Column("value", "constant.value", ":.4g"),
+    Column("unit", "constant.unit"),
+    Column("rows", "constant.rows", lambda count: str(count or "-")),
+    Column("residual", "constant.residual", ":.1%", missing="-"),
+    Column("+5 % moves (mean error: +5 %, -5 %)", lambda effect: _moves_text(effect.moved), wrap=True),
 )
 
 

@@ -50,7 +50,7 @@ def test_a_page_needs_a_name_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_text_is_escaped_and_blocks_keep_their_kind() -> None:
-    table = Table(columns=(Column("name"), Column("share", "share", "bar")))
+    table = Table(Column("name"), Column("share", "share", "bar"))
     report = [
         bold("<b>title"), "", "text", Paragraph("care", "warning"), Paragraph("one", first="- "),
         Rows(table, [{"name": "<i>", "share": 0.25}, "a note"], marked=0), bold("end"),

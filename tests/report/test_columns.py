@@ -26,13 +26,11 @@ PARTS = [
     Part(name="waits", seconds=0.25, share=None),
 ]
 TABLE = Table(
-    columns=(
-        Column("part", "name"),
-        Column("time", "seconds", "s"),
-        Column("share", "", percent, missing="-"),
-        Column("drawn", lambda part: part.share or 0.0, BAR),
-        Column("extra", lambda part: part.seconds * 10, ":.3f", drop=1),
-    )
+    Column("part", "name"),
+    Column("time", "seconds", "s"),
+    Column("share", "", percent, missing="-"),
+    Column("drawn", lambda part: part.share or 0.0, BAR),
+    Column("extra", lambda part: part.seconds * 10, ":.3f", drop=1),
 )
 
 
@@ -68,7 +66,7 @@ def test_columns_go_before_numbers_wrap() -> None:
 
 
 def test_the_last_column_wraps_beside_or_below() -> None:
-    table = Table(indent=0, columns=(Column("part", "name"), Column("what", "note", wrap=True)))
+    table = Table(Column("part", "name"), Column("what", "note", wrap=True), indent=0)
     assert report_text([Rows(table, PARTS[:1])], 40).splitlines() == [
         "part               what",
         "matrix arithmetic  the kernels of linear",
@@ -81,15 +79,15 @@ def test_the_last_column_wraps_beside_or_below() -> None:
 
 
 def test_a_column_that_no_row_fills_goes_and_text_stands_between_rows() -> None:
-    table = Table(columns=(Column("name"), Column("note", optional=True)))
+    table = Table(Column("name"), Column("note", optional=True))
     report: Report = [Rows(table, [bold("First"), PARTS[1], Paragraph("more", indent="    ")])]
     assert report_text(report) == "  name\nFirst\n  waits\n    more\n"
     assert "note" in report_text([Rows(table, PARTS)])
 
 
 def test_another_table_stands_in_where_one_is_too_wide() -> None:
-    narrow = Rows(Table(columns=(Column("name"),)), PARTS)
-    wide = Rows(Table(columns=(Column("x" * 50, "name"),)), PARTS, otherwise=narrow)
+    narrow = Rows(Table(Column("name")), PARTS)
+    wide = Rows(Table(Column("x" * 50, "name")), PARTS, otherwise=narrow)
     assert report_text([wide], 60).startswith("  xxx")
     assert report_text([wide], 50).startswith("  name")
 
@@ -101,7 +99,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_markdown_takes_no_cell_for_a_column_or_a_tag() -> None:
-    table = Table(columns=(Column("name"), Column("share", "", percent)))
+    table = Table(Column("name"), Column("share", "", percent))
     row = Part(name="a | <b>", seconds=1.0, share=0.5)
     assert table.markdown([row]) == "| name | share |\n| --- | ---: |\n| a \\| &lt;b> | 50.0 % |\n"
 

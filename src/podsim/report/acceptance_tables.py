@@ -27,27 +27,21 @@ def share_text(share: float | None) -> str:
 
 
 EVIDENCE = Table(
-    columns=(
-        Column("group", lambda row: "inventory" if isinstance(row, Part) else row.group),
-        Column("what", "name"),
-        Column(
-            "expected", lambda row: row.expected if isinstance(row, Part) else figure_text("expected", row)
-        ),
-        Column("measured", lambda row: row.found if isinstance(row, Part) else figure_text("measured", row)),
-        Column("of it", lambda row: None if isinstance(row, Part) else row.share, share_text),
-        Column("limit", lambda row: "-" if isinstance(row, Part) else figure_text("limit", row)),
-        Column("verdict", mark=_verdict_badge),
-        Column("measured by", lambda row: (row.source if isinstance(row, Part) else row.how) or "-"),
-        Column("expected from", lambda row: "" if isinstance(row, Part) else row.basis),
-        Column("why", mark="why"),
-    )
+    Column("group", lambda row: "inventory" if isinstance(row, Part) else row.group),
+    Column("what", "name"),
+    Column("expected", lambda row: row.expected if isinstance(row, Part) else figure_text("expected", row)),
+    Column("measured", lambda row: row.found if isinstance(row, Part) else figure_text("measured", row)),
+    Column("of it", lambda row: None if isinstance(row, Part) else row.share, share_text),
+    Column("limit", lambda row: "-" if isinstance(row, Part) else figure_text("limit", row)),
+    Column("verdict", mark=_verdict_badge),
+    Column("measured by", lambda row: (row.source if isinstance(row, Part) else row.how) or "-"),
+    Column("expected from", lambda row: "" if isinstance(row, Part) else row.basis),
+    Column("why", mark="why"),
 )
 """every line of an acceptance"""
 THRESHOLDS = Table(
-    columns=(
-        Column("figure", "name"),
-        Column("of the expected", "least", lambda share: f"{100 * share:g} %", align="l"),
-        Column("plausible up to", "most", lambda times: f"{times:g} x", align="l"),
-        Column("why"),
-    )
+    Column("figure", "name"),
+    Column("of the expected", "least", lambda share: f"{100 * share:g} %", align="l"),
+    Column("plausible up to", "most", lambda times: f"{times:g} x", align="l"),
+    Column("why"),
 )

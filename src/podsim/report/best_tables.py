@@ -23,13 +23,11 @@ class _Times(NamedTuple):
 
 
 _TIMES = Table(
-    columns=(
-        Column("", "name"),
-        Column("p50", "seconds.p50", "s", digits=3),
-        Column("p90", "seconds.p90", "s", digits=3),
-        Column("p99", "seconds.p99", "s", digits=3),
-        Column("limit", "limit", "s", digits=3, missing="-"),
-    )
+    Column("", "name"),
+    Column("p50", "seconds.p50", "s", digits=3),
+    Column("p90", "seconds.p90", "s", digits=3),
+    Column("p99", "seconds.p99", "s", digits=3),
+    Column("limit", "limit", "s", digits=3, missing="-"),
 )
 
 
@@ -127,14 +125,12 @@ def _others(answer: BestServing) -> Iterator[Block]:
     name = f"p{answer.percentile}"
     yield Rows(
         Table(
-            columns=(
-                Column("next", "rank", ":d"),
-                Column("GPUs", "gpus", ":d"),
-                Column(f"first {name}", f"first.{name}", "s", digits=3),
-                Column(f"each {name}", f"each.{name}", "s", digits=3),
-                Column("keep", "met", ":.0%"),
-                Column("way", "brief", wrap=True),
-            )
+            Column("next", "rank", ":d"),
+            Column("GPUs", "gpus", ":d"),
+            Column(f"first {name}", f"first.{name}", "s", digits=3),
+            Column(f"each {name}", f"each.{name}", "s", digits=3),
+            Column("keep", "met", ":.0%"),
+            Column("way", "brief", wrap=True),
         ),
         others,
     )
@@ -148,12 +144,10 @@ def _front(points: Sequence[FrontPoint]) -> Iterator[Block]:
     shown = [points[round(step * at)] for at in range(min(len(points), _POINTS))]
     yield Rows(
         Table(
-            columns=(
-                Column("tokens/s: user", "user", ":,.0f"),
-                Column("GPU", "gpu", ":,.0f"),
-                Column("sequences", "sequences", ":,.0f"),
-                Column("fastest layouts (front)", "words"),
-            )
+            Column("tokens/s: user", "user", ":,.0f"),
+            Column("GPU", "gpu", ":,.0f"),
+            Column("sequences", "sequences", ":,.0f"),
+            Column("fastest layouts (front)", "words"),
         ),
         shown,
     )

@@ -11,27 +11,19 @@ from podsim.report.screen import Block, Rows, raw
 _LONGEST = 40
 """The most lines of a file that is shown in full."""
 _DRIFTS = Table(
-    columns=(
-        Column("constant", "name"),
-        Column("packaged", "", ":.5g"),
-        Column("fitted", "", ":.5g"),
-        Column("change", "", ":.1%"),
-    )
+    Column("constant", "name"),
+    Column("packaged", "", ":.5g"),
+    Column("fitted", "", ":.5g"),
+    Column("change", "", ":.1%"),
 )
 
 
 _LEFT_OUT = Table(
-    columns=(
-        Column("left out", "group", wrap=True),
-        Column("rows", "rows"),
-        Column("error, fitted", "seen", ":.1%"),
-        Column(
-            "error, left out", "unseen", lambda share: "no other rows" if share is None else f"{share:.1%}"
-        ),
-        Column(
-            "constants without it", "values", lambda own: " ".join(f"{k}={v:.4g}" for k, v in own.items())
-        ),
-    )
+    Column("left out", "group", wrap=True),
+    Column("rows", "rows"),
+    Column("error, fitted", "seen", ":.1%"),
+    Column("error, left out", "unseen", lambda share: "no other rows" if share is None else f"{share:.1%}"),
+    Column("constants without it", "values", lambda own: " ".join(f"{k}={v:.4g}" for k, v in own.items())),
 )
 
 

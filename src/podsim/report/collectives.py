@@ -239,23 +239,21 @@ def _algorithms_table(sweep: Sweep) -> Table:
     shown = sorted({round(index * (count - 1) / (_SHOWN - 1)) for index in range(_SHOWN)})
     drops = {index: order for order, index in enumerate(shown[1:-1], start=1)}
     return Table(
-        indent=0,
-        columns=(
-            Column("algorithm", "name"),
-            Column("rounds", "rounds", ":,"),
-            Column("a rank sends", "sent", size_text),
-            Column("peak", "peak", size_text, drop=3),
-            Column("fan-in", "fan_in", ":,"),
-            *(
-                Column(
-                    size_text(sweep.rows[index].size),
-                    f"seconds.{index}",
-                    short_seconds,
-                    drop=drops.get(index, 0),
-                )
-                for index in shown
-            ),
+        Column("algorithm", "name"),
+        Column("rounds", "rounds", ":,"),
+        Column("a rank sends", "sent", size_text),
+        Column("peak", "peak", size_text, drop=3),
+        Column("fan-in", "fan_in", ":,"),
+        *(
+            Column(
+                size_text(sweep.rows[index].size),
+                f"seconds.{index}",
+                short_seconds,
+                drop=drops.get(index, 0),
+            )
+            for index in shown
         ),
+        indent=0,
     )
 
 
@@ -269,24 +267,20 @@ def own_name(sweep: Sweep) -> str:
 def log_report(comparison: Comparison) -> Iterator[Block]:
     """Predictions against a log: each row, then the errors by decade of size."""
     rows = Table(
+        Column("size (B)", lambda row: row.id.rsplit("/", 1)[-1].split("#")[0], align="r"),
+        Column("predicted", "", "s"),
+        Column("measured", "", "s"),
+        Column("error", "", signed_percent),
+        Column("NCCL would run", "note"),
         indent=0,
-        columns=(
-            Column("size (B)", lambda row: row.id.rsplit("/", 1)[-1].split("#")[0], align="r"),
-            Column("predicted", "", "s"),
-            Column("measured", "", "s"),
-            Column("error", "", signed_percent),
-            Column("NCCL would run", "note"),
-        ),
     )
     decades = Table(
+        Column("size", lambda score: getattr(score, "name", "all")),
+        Column("rows", "", ":d"),
+        Column("mean error", "mae", percent),
+        Column("bias", "", signed_percent),
+        Column("largest", "worst_error", signed_percent),
         indent=0,
-        columns=(
-            Column("size", lambda score: getattr(score, "name", "all")),
-            Column("rows", "", ":d"),
-            Column("mean error", "mae", percent),
-            Column("bias", "", signed_percent),
-            Column("largest", "worst_error", signed_percent),
-        ),
     )
     scores = [
         row for score in comparison.scores for row in (*sorted(score.classes, key=_first_number), score)
@@ -314,11 +308,9 @@ def _verdict_report(verdict: FabricVerdict) -> Iterator[Block]:
         return
     yield f"What would explain it, best first; without, podsim is {percent(verdict.misfit)} off:"
     table = Table(
-        columns=(
-            Column("off", "misfit", percent),
-            Column("bias", "", signed_percent),
-            Column("setting or fault", lambda row: row.words + " (as the log says)" * row.is_stated),
-        )
+        Column("off", "misfit", percent),
+        Column("bias", "", signed_percent),
+        Column("setting or fault", lambda row: row.words + " (as the log says)" * row.is_stated),
     )
     yield Rows(table, verdict.explanations)
 

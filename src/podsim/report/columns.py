@@ -1,6 +1,6 @@
 """Tables declared by their columns: what each column shows of a row, and in which unit or form.
 
-    STAGES = Table(columns=(Column("stage", "name"), Column("time", "seconds", "s"), Column("share", "share", percent)))
+    STAGES = Table(Column("stage", "name"), Column("time", "seconds", "s"), Column("share", "share", percent))
 
 One declaration serves a terminal (`screen.py`), Markdown, and HTML pages (`pages.py`).
 """
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from podsim.records import KW_ONLY, dataclass, replace
+from podsim.records import KW_ONLY, dataclass
 from podsim.units import duration, format_quantity
 
 Format: TypeAlias = str | Callable[[Any], str]
@@ -93,13 +93,12 @@ def field_value(row: Any, path: str | Callable[[Any], Any]) -> Any:
     return row
 
 
-@dataclass(frozen=True, kw_only=True)
 class Table:
     """The columns of a table, whose rows are values of one kind."""
 
-    columns: tuple[Column, ...]
-    indent: int = 2
-    """The number of free columns of a terminal before every line."""
+    def __init__(self, *columns: Column, indent: int = 2) -> None:
+        """Columns, and the number of free columns of a terminal before every line."""
+        self.columns, self.indent = columns, indent
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ class Table:
     def without_empty(self, rows: Sequence[Any]) -> Table:
         """The table without optional columns that no row fills."""
         columns = (c for c in self.columns if not c.optional or any(c.text(row) for row in rows))
-        return replace(self, columns=tuple(columns))
+        return Table(*columns, indent=self.indent)
 
     def markdown(self, rows: Sequence[Any]) -> str:
         """A Markdown table."""
@@ -123,7 +122,7 @@ class Table:
         return "".join(f"| {' | '.join(line)} |\n" for line in (self.headings, rule, *body))
 
 
-FACTS = Table(columns=(Column("", "0"), Column("", "1", align="r"), Column("", "2", wrap=True)))
+FACTS = Table(Column("", "0"), Column("", "1", align="r"), Column("", "2", wrap=True))
 """rows of three texts: a name, a value, and a remark"""
 
 

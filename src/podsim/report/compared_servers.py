@@ -15,12 +15,10 @@ def _text(figure: ComparedFigure, value: float) -> str:
 
 
 _FIGURES = Table(
-    columns=(
-        Column("figure", "words"),
-        Column("measured", lambda figure: _text(figure, figure.measured), align="r"),
-        Column("predicted", lambda figure: _text(figure, figure.predicted), align="r"),
-        Column("error", "error", ":+.1%"),
-    )
+    Column("figure", "words"),
+    Column("measured", lambda figure: _text(figure, figure.measured), align="r"),
+    Column("predicted", lambda figure: _text(figure, figure.predicted), align="r"),
+    Column("error", "error", ":+.1%"),
 )
 
 

@@ -56,35 +56,31 @@ _RANKS = (
     Column("skill", "score.skill", ratio, missing="-"),
 )
 SUMMARY = Table(
-    columns=(
-        Column("table", "comparison.table", mark="id", link=lambda row: f"#{row['anchor']}"),
-        Column(
-            "role",
-            "score.role",
-            missing="-",
-            mark=lambda row: _role_badge(row["score"] and row["score"].role),
-        ),
-        Column("rows", lambda row: row["score"].rows if row["score"] else 0, ":d"),
-        Column("not expressed", lambda row: len(row["comparison"].not_expressed), ":d"),
-        *_ERRORS,
-        Column("worst row", lambda row: row["score"] and worst_row(row["score"]), missing="-"),
-        *_RANKS,
-    )
+    Column("table", "comparison.table", mark="id", link=lambda row: f"#{row['anchor']}"),
+    Column(
+        "role",
+        "score.role",
+        missing="-",
+        mark=lambda row: _role_badge(row["score"] and row["score"].role),
+    ),
+    Column("rows", lambda row: row["score"].rows if row["score"] else 0, ":d"),
+    Column("not expressed", lambda row: len(row["comparison"].not_expressed), ":d"),
+    *_ERRORS,
+    Column("worst row", lambda row: row["score"] and worst_row(row["score"]), missing="-"),
+    *_RANKS,
 )
 """a line for each table and role; "not expressed" counts the rows of the whole table"""
 SCORES = Table(
-    columns=(
-        Column(
-            "table",
-            lambda row: f"{row['comparison'].title} (`{row['comparison'].table}`, {row['comparison'].what})",
-        ),
-        Column("rows", "score.rows", ":d"),
-        *_ERRORS,
-        Column("worst row", "score", worst_row, align="l"),
-        Column("sweeps", "score.sweeps", lambda count: str(count or "-")),
-        *_RANKS,
-        Column("against", lambda row: row["score"].skill_basis if row["score"].skill is not None else "-"),
-    )
+    Column(
+        "table",
+        lambda row: f"{row['comparison'].title} (`{row['comparison'].table}`, {row['comparison'].what})",
+    ),
+    Column("rows", "score.rows", ":d"),
+    *_ERRORS,
+    Column("worst row", "score", worst_row, align="l"),
+    Column("sweeps", "score.sweeps", lambda count: str(count or "-")),
+    *_RANKS,
+    Column("against", lambda row: row["score"].skill_basis if row["score"].skill is not None else "-"),
 )
 """a line for each table, of one role"""
 _CLASS_ERRORS = (
@@ -93,70 +89,56 @@ _CLASS_ERRORS = (
     Column("bias", "class.bias", signed_percent),
 )
 CLASSES = Table(
-    columns=(
-        Column("class", "class.name"),
-        Column("role", "score.role", mark=lambda row: _role_badge(row["score"].role)),
-        *_CLASS_ERRORS,
-        Column("worst row", "class.worst_id", mark="id"),
-        Column("its error", "class.worst_error", signed_percent),
-    )
+    Column("class", "class.name"),
+    Column("role", "score.role", mark=lambda row: _role_badge(row["score"].role)),
+    *_CLASS_ERRORS,
+    Column("worst row", "class.worst_id", mark="id"),
+    Column("its error", "class.worst_error", signed_percent),
 )
 CLASSES_OF_ROLE = Table(
-    columns=(
-        Column("class", "class.name"),
-        *_CLASS_ERRORS,
-        Column("worst row", "class", worst_row, align="l"),
-    )
+    Column("class", "class.name"),
+    *_CLASS_ERRORS,
+    Column("worst row", "class", worst_row, align="l"),
 )
 VERDICTS = Table(
-    columns=(
-        Column("table", "table"),
-        Column("role", "role", mark=lambda verdict: _role_badge(verdict.role)),
-        Column("class", "of"),
-        Column("rows", "rows", ":d"),
-        Column(
-            "figure", lambda verdict: verdict.metric.upper() if verdict.metric == "mae" else verdict.metric
-        ),
-        Column(
-            "value",
-            lambda verdict: (ratio if verdict.metric in _PLAIN else percent)(verdict.value),
-            align="r",
-        ),
-        Column("bar", _limit_text, align="r"),
-        Column("bias", "bias", signed_percent, missing="-"),
-        Column("met", _met_text, wrap=True),
-    )
+    Column("table", "table"),
+    Column("role", "role", mark=lambda verdict: _role_badge(verdict.role)),
+    Column("class", "of"),
+    Column("rows", "rows", ":d"),
+    Column("figure", lambda verdict: verdict.metric.upper() if verdict.metric == "mae" else verdict.metric),
+    Column(
+        "value",
+        lambda verdict: (ratio if verdict.metric in _PLAIN else percent)(verdict.value),
+        align="r",
+    ),
+    Column("bar", _limit_text, align="r"),
+    Column("bias", "bias", signed_percent, missing="-"),
+    Column("met", _met_text, wrap=True),
 )
 RANKS = Table(
-    columns=(
-        Column("group", "rank.name", wrap=True),
-        Column("role", "score.role", mark=lambda row: _role_badge(row["score"].role)),
-        Column("plans", "rank.plans", ":d"),
-        Column("rows", "rank.rows", ":d"),
-        Column("tau-b", "rank.tau", ratio),
-        Column("of at most", "rank.limit", ratio),
-        Column("regret", "rank.regret", percent),
-    )
+    Column("group", "rank.name", wrap=True),
+    Column("role", "score.role", mark=lambda row: _role_badge(row["score"].role)),
+    Column("plans", "rank.plans", ":d"),
+    Column("rows", "rank.rows", ":d"),
+    Column("tau-b", "rank.tau", ratio),
+    Column("of at most", "rank.limit", ratio),
+    Column("regret", "rank.regret", percent),
 )
 """a line for each group of at least five plans; repeats of a plan count with their median"""
-MISSING = Table(columns=(Column("id", "0", mark="id"), Column("reason", "1", wrap=True)))
+MISSING = Table(Column("id", "0", mark="id"), Column("reason", "1", wrap=True))
 
 
 def rows_table(comparison: Comparison, *, has_class: bool) -> Table:
     """The columns of a comparison's rows, in its unit."""
     quantity = partial(quantity_text, unit=comparison.unit)
     return Table(
-        columns=(
-            Column("id", mark="id"),
-            Column("role", mark=lambda row: _role_badge(row.role)),
-            Column("predicted", "", quantity),
-            Column("measured", "", quantity),
-            Column(
-                "error", "", signed_percent, mark=lambda row: "big" if abs(row.error) > _LARGE_ERROR else ""
-            ),
-            *([Column("class", "group")] if has_class else []),
-            Column("note", wrap=True),
-        )
+        Column("id", mark="id"),
+        Column("role", mark=lambda row: _role_badge(row.role)),
+        Column("predicted", "", quantity),
+        Column("measured", "", quantity),
+        Column("error", "", signed_percent, mark=lambda row: "big" if abs(row.error) > _LARGE_ERROR else ""),
+        *([Column("class", "group")] if has_class else []),
+        Column("note", wrap=True),
     )
 
 

@@ -43,7 +43,7 @@ _FORMATS: Mapping[str, Format] = {
     "s": lambda seconds: duration(seconds) if seconds >= 120 else format_quantity(seconds, "s"),
 }
 """how values of a unit are written; the others are SI units"""
-_FACTS = Table(columns=(Column("", "0"), Column("", "1"), Column("", "2", wrap=True, is_brief=True)))
+_FACTS = Table(Column("", "0"), Column("", "1"), Column("", "2", wrap=True, is_brief=True))
 """names, values, and what they mean where there is room"""
 _LONG = 30
 """characters of a text that stands last in a table, where it wraps"""
@@ -158,7 +158,7 @@ def rows_block(rows: Sequence[Any]) -> Rows:
             columns.append(longest)
     if len(columns) > 1 and columns[-1].align == "l":
         columns[-1] = dataclasses.replace(columns[-1], wrap=True)
-    return Rows(Table(columns=tuple(columns)), rows)
+    return Rows(Table(*columns), rows)
 
 
 def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column]:

@@ -25,13 +25,11 @@ def _layout(point: TradePoint) -> str:
 
 
 _FRONT = Table(
-    columns=(
-        Column("GPUs", "gpus", ":d"),
-        Column("step", "step_time", "s"),
-        Column("energy", "energy", energy_text),
-        Column("USD", "cost", ":,.4g"),
-        Column("layout", _layout),
-    )
+    Column("GPUs", "gpus", ":d"),
+    Column("step", "step_time", "s"),
+    Column("energy", "energy", energy_text),
+    Column("USD", "cost", ":,.4g"),
+    Column("layout", _layout),
 )
 
 

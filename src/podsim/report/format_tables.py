@@ -32,33 +32,27 @@ def bits_text(row: FormatRow) -> str:
 
 
 _GPUS = Table(
-    columns=(
-        Column("dense", "0.peak", "FLOP/s"),
-        Column("2:4 sparse", "0.sparse", "FLOP/s", missing="-"),
-        Column("over fp32", "0.gain", ":.1f", missing="-"),
-        Column("GPU", lambda same: ", ".join(each.gpu for each in same), wrap=True),
-    )
+    Column("dense", "0.peak", "FLOP/s"),
+    Column("2:4 sparse", "0.sparse", "FLOP/s", missing="-"),
+    Column("over fp32", "0.gain", ":.1f", missing="-"),
+    Column("GPU", lambda same: ", ".join(each.gpu for each in same), wrap=True),
 )
 _CODES = Table(
-    columns=(
-        Column("asked", "asked", ":.9g"),
-        Column("value", "value", ":.9g"),
-        Column("bits", "bits"),
-        Column("error", "error", percent),
-        Column("stochastic", "chance", percent),
-        Column("", lambda code: "nearest" if code.is_nearest else ""),
-    )
+    Column("asked", "asked", ":.9g"),
+    Column("value", "value", ":.9g"),
+    Column("bits", "bits"),
+    Column("error", "error", percent),
+    Column("stochastic", "chance", percent),
+    Column("", lambda code: "nearest" if code.is_nearest else ""),
 )
 _ACCURACY = Table(
-    columns=(
-        Column("against", "baseline"),
-        Column("", "phase"),
-        Column("results", "count", ":d"),
-        Column("median", "median", signed_percent),
-        Column("size", "size", _small_percent),
-        Column("p90", "p90", _small_percent),
-        Column("source", "source", wrap=True),
-    )
+    Column("against", "baseline"),
+    Column("", "phase"),
+    Column("results", "count", ":d"),
+    Column("median", "median", signed_percent),
+    Column("size", "size", _small_percent),
+    Column("p90", "p90", _small_percent),
+    Column("source", "source", wrap=True),
 )
 
 

@@ -65,19 +65,17 @@ class _Other:
 
 
 _OTHERS = Table(
+    Column("", "ranked.rank", ":d"),
+    Column("step", "prediction.step_time", "s"),
+    Column("GPUs", "gpus", ":,", optional=True),
+    Column("", "slower", lambda share: f"{share:+.1%}" if share else "", drop=3),
+    Column("simulated", "ranked.simulated", "s", optional=True),
+    Column("MFU", "prediction.mfu", ":.1%", drop=2),
+    Column("memory", "prediction.memory", lambda size: f"{size / 1e9:.1f} GB"),
+    Column("days", "days", lambda seconds: f"{seconds / _DAY:,.4g}", optional=True, drop=4),
+    Column("USD", "cost", lambda cost: short_money(cost, cost), optional=True, drop=1),
+    Column("layout", "layout", wrap=True),
     indent=0,
-    columns=(
-        Column("", "ranked.rank", ":d"),
-        Column("step", "prediction.step_time", "s"),
-        Column("GPUs", "gpus", ":,", optional=True),
-        Column("", "slower", lambda share: f"{share:+.1%}" if share else "", drop=3),
-        Column("simulated", "ranked.simulated", "s", optional=True),
-        Column("MFU", "prediction.mfu", ":.1%", drop=2),
-        Column("memory", "prediction.memory", lambda size: f"{size / 1e9:.1f} GB"),
-        Column("days", "days", lambda seconds: f"{seconds / _DAY:,.4g}", optional=True, drop=4),
-        Column("USD", "cost", lambda cost: short_money(cost, cost), optional=True, drop=1),
-        Column("layout", "layout", wrap=True),
-    ),
 )
 
 

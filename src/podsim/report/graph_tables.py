@@ -17,16 +17,14 @@ from podsim.report.screen import Block, Paragraph, Rows, bold, dim
 from podsim.units import format_quantity
 
 _SHOWN = 12
-_KINDS = Table(columns=(Column("", "0"), Column("", "1", "s"), Column("", "2", ":.1%"), Column("", "2", BAR)))
+_KINDS = Table(Column("", "0"), Column("", "1", "s"), Column("", "2", ":.1%"), Column("", "2", BAR))
 _PARTS = Table(
-    columns=(
-        Column("device", "0", ":d"),
-        Column("ops", "1.ops", ":d"),
-        Column("both passes", "1.seconds", "s"),
-        Column("parameters", "1.parameters", ":,.0f"),
-        Column("activations", "1.kept", "B"),
-        Column("sent", "1.sent", "B"),
-    )
+    Column("device", "0", ":d"),
+    Column("ops", "1.ops", ":d"),
+    Column("both passes", "1.seconds", "s"),
+    Column("parameters", "1.parameters", ":,.0f"),
+    Column("activations", "1.kept", "B"),
+    Column("sent", "1.sent", "B"),
 )
 
 
@@ -36,20 +34,16 @@ def _tier(table: PlacedTable) -> str:
 
 
 _PLACED = Table(
-    columns=(
-        Column("table", "name"),
-        Column("rows", "rows", ":,d"),
-        Column("width", "width", ":d", drop=2),
-        Column("pooling", "pooling", ":g", drop=3),
-        Column("size", "bytes", "B", digits=3),
-        Column("way", lambda table: table.way + (f" x {table.slices}" if table.slices > 1 else "")),
-        Column("memory", _tier, drop=1),
-        Column(
-            "hot rows", lambda table: f"{table.hot:,}" if table.hot else "", align="r", optional=True, drop=4
-        ),
-        Column("time", "seconds", "s", digits=3),
-        Column("GPUs", "gpus", wrap=True),
-    )
+    Column("table", "name"),
+    Column("rows", "rows", ":,d"),
+    Column("width", "width", ":d", drop=2),
+    Column("pooling", "pooling", ":g", drop=3),
+    Column("size", "bytes", "B", digits=3),
+    Column("way", lambda table: table.way + (f" x {table.slices}" if table.slices > 1 else "")),
+    Column("memory", _tier, drop=1),
+    Column("hot rows", lambda table: f"{table.hot:,}" if table.hot else "", align="r", optional=True, drop=4),
+    Column("time", "seconds", "s", digits=3),
+    Column("GPUs", "gpus", wrap=True),
 )
 
 
@@ -170,7 +164,7 @@ def _ops(cost: GraphCost, detail: str) -> Iterator[Block]:
         Column("of", lambda op: {"arithmetic": "math", "memory": "bytes"}[op.bound]),
         *([] if cost.cut is None else [Column("device", "part", ":d")]),
     )
-    yield from (bold(title), Rows(Table(columns=columns), ops))
+    yield from (bold(title), Rows(Table(*columns), ops))
 
 
 def _cut_report(cut: Cut) -> Iterator[Block]:

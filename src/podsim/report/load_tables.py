@@ -11,7 +11,7 @@ from podsim.report.expenses import money_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, items, warnings
 from podsim.units import duration, short_seconds
 
-_FACTS = Table(columns=(FACTS.columns[0], Column("", "1", wrap=True)))
+_FACTS = Table(FACTS.columns[0], Column("", "1", wrap=True))
 
 
 def load_report(served: ServedLoad) -> Iterator[Block]:
@@ -41,14 +41,12 @@ def _interval(mean: str, half: str) -> Column:
 
 
 _TIMES = Table(
-    columns=(
-        Column("", "name"),
-        _interval("mean", "mean_half"),
-        Column("p50", "", _time),
-        Column("p90", "", _time),
-        Column("p95", "", _time, drop=1),
-        _interval("p99", "p99_half"),
-    )
+    Column("", "name"),
+    _interval("mean", "mean_half"),
+    Column("p50", "", _time),
+    Column("p90", "", _time),
+    Column("p95", "", _time, drop=1),
+    _interval("p99", "p99_half"),
 )
 
 

@@ -20,15 +20,13 @@ from podsim.report.screen import Block, Paragraph, Rows, bold, raw
 from podsim.units import format_quantity
 
 _INSTANCES = Table(
-    columns=(
-        Column("instance", "0"),
-        Column("SMs", "1.sms", ":d"),
-        Column("memory", "1.memory", "B"),
-        Column("bandwidth", "1.memory_bandwidth", "B/s"),
-        Column("L2", "1.l2", "B"),
-        Column("fp16", "1.peaks.fp16", "FLOP/s", digits=3),
-        Column("int8", "1.peaks.int8", "FLOP/s", digits=3),
-    )
+    Column("instance", "0"),
+    Column("SMs", "1.sms", ":d"),
+    Column("memory", "1.memory", "B"),
+    Column("bandwidth", "1.memory_bandwidth", "B/s"),
+    Column("L2", "1.l2", "B"),
+    Column("fp16", "1.peaks.fp16", "FLOP/s", digits=3),
+    Column("int8", "1.peaks.int8", "FLOP/s", digits=3),
 )
 
 
@@ -72,7 +70,7 @@ def plan_report(plan: MigPlan) -> Iterator[Block]:
         Column("memory slices", lambda group: bar(plan.slicing, group[0].layout, group[0].mode)),
         Column("jobs", lambda group: _jobs_text(group[0]), wrap=True),
     )
-    yield from ("", Rows(Table(columns=columns), _equal_neighbours(plan.gpus)))
+    yield from ("", Rows(Table(*columns), _equal_neighbours(plan.gpus)))
     if plan.value:
         what = "Sum of relative speeds" if plan.objective == "throughput" else "Least relative speed"
         yield from ("", f"{what} of the jobs placed for it: {plan.value:.3f}")

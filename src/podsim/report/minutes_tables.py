@@ -28,7 +28,7 @@ def minutes_report(table: MinutesTable) -> Iterator[Block]:
             Column("published", lambda row: _time(_published_gpu_seconds(row), 3600), align="r"),
             Column("error", lambda row: _error(row.node_error), align="r"),
         ]
-    yield Rows(Table(columns=tuple(columns)), table.rows)
+    yield Rows(Table(*columns), table.rows)
     if table.mean_error is not None:
         roles = ", ".join(f"{role} {error:.1%}" for role, error in table.mean_errors.items())
         yield bold(f"Mean error of {table.compared} published times: {table.mean_error:.1%} ({roles})")
@@ -91,7 +91,7 @@ def target_report(plan: TargetPlan) -> Iterator[Block]:
         Column("USD", lambda row: "" if row.usd is None else _money(row.usd), align="r"),
         Column("", lambda row: "best" if row is plan.best else "end" if row is plan.end else ""),
     )
-    yield Rows(Table(columns=columns), plan.choices)
+    yield Rows(Table(*columns), plan.choices)
     yield dim(f"Costed: {best.how}.")
     yield from items("Notes", plan.notes)
 

@@ -40,27 +40,21 @@ _ROLES = {
     "test": "Rows that nothing was fitted on (`test`)",
     "calibrate": "Rows that constants may be fitted on (`calibrate`)",
 }
-_MISSING = Table(
-    columns=(Column("table", "0"), Column("rows", "1", ":d"), Column("reason", "2"), Column("ids", "3"))
-)
+_MISSING = Table(Column("table", "0"), Column("rows", "1", ":d"), Column("reason", "2"), Column("ids", "3"))
 _OTHERS = Table(
-    columns=(
-        Column("tool"),
-        Column("error", "text", align="r"),
-        Column("on"),
-        Column("where the figure comes from", lambda figure: ORIGINS[figure.origin]),
-        Column("note"),
-    )
+    Column("tool"),
+    Column("error", "text", align="r"),
+    Column("on"),
+    Column("where the figure comes from", lambda figure: ORIGINS[figure.origin]),
+    Column("note"),
 )
 
 
 _RANKS = Table(
-    columns=(
-        Column("rank", "0", ":d"),
-        Column("waits", "1", ":.4g"),
-        Column("activations held, micro-batches", "2", ":g"),
-        Column("copies of its weights", "3", ":g"),
-    )
+    Column("rank", "0", ":d"),
+    Column("waits", "1", ":.4g"),
+    Column("activations held, micro-batches", "2", ":g"),
+    Column("copies of its weights", "3", ":g"),
 )
 
 

@@ -27,35 +27,27 @@ if TYPE_CHECKING:
 
 _DAY = 86400.0
 PARTS_TABLE = Table(
-    columns=(
         Column("", "name"), Column("", "seconds", "s"), Column("", "share", ":.1%"), Column("", "share", BAR),
-    )
 )  # fmt: skip
 _OPS = Table(
-    columns=(
-        Column("op", lambda op: f" {op.name}"),
-        Column("shape", lambda op: op.shape.replace(" heads x ", "h x ")),
-        Column("forward", "", "s", digits=3),
-        Column("backward", "", "s", digits=3),
-        Column("light", "", ":.0%"),
-        Column("of", lambda op: {"arithmetic": "math", "memory": "bytes"}[op.bound], drop=1),
-        Column("source", lambda op: _short_source(op.source), wrap=True),
-    )
+    Column("op", lambda op: f" {op.name}"),
+    Column("shape", lambda op: op.shape.replace(" heads x ", "h x ")),
+    Column("forward", "", "s", digits=3),
+    Column("backward", "", "s", digits=3),
+    Column("light", "", ":.0%"),
+    Column("of", lambda op: {"arithmetic": "math", "memory": "bytes"}[op.bound], drop=1),
+    Column("source", lambda op: _short_source(op.source), wrap=True),
 )
 _RANKING = Table(
+    Column("", "rank", ":d"),
+    Column("step", "prediction.step_time", "s"),
+    Column("simulated", "simulated", "s", optional=True),
+    Column("tokens/s", "prediction.tokens_per_second", ":,.0f"),
+    Column("days", "prediction.training.expected", lambda seconds: f"{seconds / _DAY:,.2f}", optional=True),
+    Column("MFU", "prediction.mfu", ":.1%"),
+    Column("memory", "prediction.memory", lambda size: f"{size / 1e9:.1f} GB"),
+    Column("layout", lambda ranked: layout(ranked.prediction.plan).partition(", ")[0]),
     indent=0,
-    columns=(
-        Column("", "rank", ":d"),
-        Column("step", "prediction.step_time", "s"),
-        Column("simulated", "simulated", "s", optional=True),
-        Column("tokens/s", "prediction.tokens_per_second", ":,.0f"),
-        Column(
-            "days", "prediction.training.expected", lambda seconds: f"{seconds / _DAY:,.2f}", optional=True
-        ),
-        Column("MFU", "prediction.mfu", ":.1%"),
-        Column("memory", "prediction.memory", lambda size: f"{size / 1e9:.1f} GB"),
-        Column("layout", lambda ranked: layout(ranked.prediction.plan).partition(", ")[0]),
-    ),
 )
 
 
@@ -230,7 +222,7 @@ def _memory(prediction: Prediction) -> Iterator[Block]:
     down = (Column("GB by stage", "0"), *(_gigabytes(_stage_name(s), f"1.{k}") for k, s in enumerate(stages)))
     kinds = [(name, [stage.kinds[name] for stage in stages]) for name in names]
     kinds.append(("total", [stage.total for stage in stages]))
-    yield Rows(Table(columns=across), stages, otherwise=Rows(Table(columns=down), kinds))
+    yield Rows(Table(*across), stages, otherwise=Rows(Table(*down), kinds))
 
 
 def _gigabytes(heading: str, path: str) -> Column:

@@ -24,30 +24,26 @@ def wait_text(seconds: float) -> str:
 
 
 _POLICIES = Table(
+    Column("policy"),
+    Column("JCT mean", "jct_mean", wait_text),
+    Column("p50", "jct_p50", wait_text, drop=3),
+    Column("p99", "jct_p99", wait_text),
+    Column("wait mean", "wait_mean", wait_text),
+    Column("p99", "wait_p99", wait_text, drop=2),
+    Column("makespan", "", wait_text),
+    Column("in use", "utilisation", ":.1%"),
+    Column("scattered", "", ":.1%", drop=1),
+    Column("preempted", "preemptions", ":,"),
+    Column("fairness", "", ":.2f"),
     indent=0,
-    columns=(
-        Column("policy"),
-        Column("JCT mean", "jct_mean", wait_text),
-        Column("p50", "jct_p50", wait_text, drop=3),
-        Column("p99", "jct_p99", wait_text),
-        Column("wait mean", "wait_mean", wait_text),
-        Column("p99", "wait_p99", wait_text, drop=2),
-        Column("makespan", "", wait_text),
-        Column("in use", "utilisation", ":.1%"),
-        Column("scattered", "", ":.1%", drop=1),
-        Column("preempted", "preemptions", ":,"),
-        Column("fairness", "", ":.2f"),
-    ),
 )
 _USER_ROWS = Table(
+    Column("user", lambda row: row.user[:24]),
+    Column("jobs", "", ":,"),
+    Column("GPU time", "used", ":.1%"),
+    Column("wait mean", "wait", wait_text),
+    Column("slowdown", "", ":,.1f"),
     indent=0,
-    columns=(
-        Column("user", lambda row: row.user[:24]),
-        Column("jobs", "", ":,"),
-        Column("GPU time", "used", ":.1%"),
-        Column("wait mean", "wait", wait_text),
-        Column("slowdown", "", ":,.1f"),
-    ),
 )
 
 
@@ -118,14 +114,12 @@ def _start_text(start: JobStart) -> str:
 
 
 _STARTS = Table(
+    Column("job"),
+    Column("place", "", ":,"),
+    Column("partition", lambda row: row.partition[:20]),
+    Column("GPUs", "gpus", ":,"),
+    Column("starts", _start_text, wrap=True),
     indent=0,
-    columns=(
-        Column("job"),
-        Column("place", "", ":,"),
-        Column("partition", lambda row: row.partition[:20]),
-        Column("GPUs", "gpus", ":,"),
-        Column("starts", _start_text, wrap=True),
-    ),
 )
 _LISTED = 20
 """The most waiting jobs that a report lists."""

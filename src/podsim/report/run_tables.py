@@ -12,9 +12,7 @@ from podsim.units import duration, format_quantity
 
 _DAY = 86400.0
 _LOST_TIME = Table(
-    columns=(
         Column("", "name"), Column("", "seconds", days), Column("", "share", ":.2%"), Column("", "share", BAR),
-    )
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def schedule_report(sheet: ScheduleSheet) -> Iterator[Block]:
     if sheet.staleness:
         columns.append(Column("updates late", "4", ":d"))
         figures.append(sheet.staleness)
-    yield Rows(Table(columns=tuple(columns)), list(zip(range(sheet.ranks), *figures, strict=True)))
+    yield Rows(Table(*columns), list(zip(range(sheet.ranks), *figures, strict=True)))
 
 
 def _times_text(held: float) -> str:

@@ -166,7 +166,7 @@ def table_lines(block: Rows, width: int) -> Iterator[Line]:
         return
     if len(parts := _parts(columns, table.indent, width)) > 1:
         for number, part in enumerate(parts):
-            kept = Table(columns=tuple(column for column, _ in part), indent=table.indent)
+            kept = Table(*(column for column, _ in part), indent=table.indent)
             yield from ([((("", ""),))] if number else [])
             yield from table_lines(Rows(kept, block.rows, block.marked), width)
         return

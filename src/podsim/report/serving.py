@@ -40,20 +40,18 @@ def _batches(served: Served) -> Table:
         Column("tokens/s", "tokens_per_second", ":,.0f"),
     )
     return Table(
-        columns=(
-            Column("batch", "", ":d"),
-            Column("latency", "", "s"),
-            Column(_UNIT[kind], "throughput", _rate_text),
-            *(of_tokens if kind == "generator" else ()),
-            *(
-                (Column("x real time", lambda row: served.audio * row.throughput, ":,.0f"),)
-                if served.audio
-                else ()
-            ),
-            Column("of peak", "utilisation", ":.0%", drop=1),
-            Column("memory", "", "B", digits=3),
-            Column("", _verdict),
-        )
+        Column("batch", "", ":d"),
+        Column("latency", "", "s"),
+        Column(_UNIT[kind], "throughput", _rate_text),
+        *(of_tokens if kind == "generator" else ()),
+        *(
+            (Column("x real time", lambda row: served.audio * row.throughput, ":,.0f"),)
+            if served.audio
+            else ()
+        ),
+        Column("of peak", "utilisation", ":.0%", drop=1),
+        Column("memory", "", "B", digits=3),
+        Column("", _verdict),
     )
 
 
@@ -98,7 +96,7 @@ def figure_report(figure: Figure) -> Iterator[Block]:
         Column("printed", lambda row: "-" if row.printed is None else f"{row.printed:g}", align="r"),
         Column("setup", "how", wrap=True),
     )
-    yield from (bold(figure.title), Rows(Table(columns=columns), figure.rows))
+    yield from (bold(figure.title), Rows(Table(*columns), figure.rows))
     yield from items("Notes", figure.notes)
     yield from ("", dim(f"Source: {figure.source}"))
     for part in figure.parts:

@@ -28,7 +28,7 @@ def measured_report(run: MeasuredServing) -> Iterator[Block]:
         Column("others", "8", ":.0%"),
     )
     rows = [_line(run, number) for number in range(len(run.rates))]
-    yield from ("", Rows(Table(columns=columns), rows))
+    yield from ("", Rows(Table(*columns), rows))
     if run.sequences:
         yield dim(
             "podsim compare FILE simulates the recorded requests; others: processors' time of other programs"

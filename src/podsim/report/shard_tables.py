@@ -10,15 +10,13 @@ from podsim.report.screen import Block, Paragraph, Rows, bold
 from podsim.units import format_quantity
 
 _OPS = Table(
-    columns=(
-        Column("op", lambda op: op.name[-26:] + (f" x {op.copies}" if op.copies > 1 else "")),
-        Column("output", lambda op: op.shape.replace(" ", ""), drop=1),
-        Column("divided", "division"),
-        Column("exchanges", lambda op: "; ".join(op.exchanges) or "-", wrap=True),
-    )
+    Column("op", lambda op: op.name[-26:] + (f" x {op.copies}" if op.copies > 1 else "")),
+    Column("output", lambda op: op.shape.replace(" ", ""), drop=1),
+    Column("divided", "division"),
+    Column("exchanges", lambda op: "; ".join(op.exchanges) or "-", wrap=True),
 )
-_SENT = Table(columns=(Column("collective", "0"), Column("bytes of a step", "1", "B")))
-_WEIGHTS = Table(columns=(Column("weight", "0"), Column("divided", "1")))
+_SENT = Table(Column("collective", "0"), Column("bytes of a step", "1", "B"))
+_WEIGHTS = Table(Column("weight", "0"), Column("divided", "1"))
 _SHOWN = 12
 
 

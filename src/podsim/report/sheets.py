@@ -63,7 +63,7 @@ def models_report(models: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         Column("source"),
     )
     rows = [{**model, "source": sources.mark(model["source"])} for model in models]
-    yield Rows(Table(indent=0, columns=columns), rows)
+    yield Rows(Table(*columns, indent=0), rows)
     yield from sources.report()
 
 
@@ -79,7 +79,7 @@ def clusters_report(clusters: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
         Column("memory", "", "B", drop=2),
         Column("fabric", drop=1),
     )
-    yield from (Rows(Table(indent=0, columns=columns), clusters), "")
+    yield from (Rows(Table(*columns, indent=0), clusters), "")
     yield (
         "NVLink of a GPU and network of a node in GB/s, one direction. NAME:64 is 64 nodes of a system, "
         "superpod-a100:2su two scalable units; `podsim show NAME` prints the whole sheet, sources included."

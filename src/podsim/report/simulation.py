@@ -31,12 +31,10 @@ _TRACED = 32
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
 """lower ends of the classes of utilisation that links and times are counted in"""
 _STANDING = Table(
-    columns=(
-        Column("ranks"),
-        Column("since", "", "s"),
-        Column("at", "op"),
-        Column("waits for", lambda wait: wait.waits_for or "(failed)"),
-    )
+    Column("ranks"),
+    Column("since", "", "s"),
+    Column("at", "op"),
+    Column("waits for", lambda wait: wait.waits_for or "(failed)"),
 )
 
 
@@ -137,7 +135,7 @@ def _critical(step: SimulatedStep) -> Iterator[Block]:
         Column("share", lambda op: op.seconds / step.step_time, percent),
         Column("gain", lambda op: _FASTER * op.seconds, "s", digits=3),
     )
-    yield Rows(Table(columns=columns), step.critical[:_SHOWN])
+    yield Rows(Table(*columns), step.critical[:_SHOWN])
     if rest := step.critical[_SHOWN:]:
         yield f"  and {len(rest)} more, {format_quantity(sum(op.seconds for op in rest), 's')} together"
     yield Paragraph(
@@ -210,7 +208,7 @@ def links_report(step: SimulatedStep) -> Iterator[Block]:
         Column("busiest tenth", lambda use: _busiest_tenth(use, seconds)),
         Column("by", carriers),
     )
-    yield from (Rows(Table(columns=columns), links[:_LINKS]), "")
+    yield from (Rows(Table(*columns), links[:_LINKS]), "")
     yield lambda width: _use_lines(links[:_LINKS], seconds, width)
     yield ""
     yield from _levels(links, step)
@@ -231,7 +229,7 @@ def _port_bytes(step: SimulatedStep) -> Iterator[Block]:
         kinds, names = (dict.fromkeys(key[at] for key in most) for at in (0, 1))
         rows = [{"link": kind} | {name: most.get((kind, name)) for name in names} for kind in kinds]
         columns = (Column("most on one link, of", "link"), *(Column(name, "", "B") for name in names))
-        yield from ("", Rows(Table(columns=columns), rows))
+        yield from ("", Rows(Table(*columns), rows))
 
 
 def _use_lines(links: Sequence[LinkUse], seconds: float, width: int) -> Iterator[Line]:
@@ -267,7 +265,7 @@ def _levels(links: Sequence[LinkUse], step: SimulatedStep) -> Iterator[Block]:
         Column("time of the busiest", "2", percent),
         Column("", "2", BAR),
     )
-    yield Rows(Table(columns=columns), rows)
+    yield Rows(Table(*columns), rows)
     if idle:
         yield f"  {idle:,} of {total:,} links carried nothing."
 

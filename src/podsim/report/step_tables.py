@@ -42,7 +42,7 @@ def against_report(comparison: StepComparison) -> Iterator[Block]:
         Column("of the step", of_step, signed_percent),
         Column("kernels", lambda row: ", ".join(row.measured_of), wrap=True),
     )
-    yield from ("", Rows(Table(columns=columns), (*comparison.rows, comparison.exposed, comparison.idle)), "")
+    yield from ("", Rows(Table(*columns), (*comparison.rows, comparison.exposed, comparison.idle)), "")
     yield (
         "Seconds in which at least one op of the kind ran; kinds may run at the same time. Of the step: what the "
         "difference is of the measured step."
@@ -71,7 +71,7 @@ def measured_report(step: MeasuredStep) -> Iterator[Block]:
         Column("exposed", "", "s"),
         Column("of the step", lambda kind: kind.wall / step.step_time, percent),
     )
-    yield from ("", Rows(Table(columns=columns), step.kinds), "")
+    yield from ("", Rows(Table(*columns), step.kinds), "")
     for what, seconds in (
         ("arithmetic", step.arithmetic), ("communication with no arithmetic at the same time", step.exposed),
         ("idle", step.idle),

@@ -17,14 +17,12 @@ def _capacity(sheet: StorageSheet) -> str:
 
 
 _SYSTEMS = Table(
+    Column("name"),
+    Column("kind"),
+    Column("servers", lambda sheet: sheet.figures["servers"].removeprefix("the node "), align="r"),
+    Column("net or raw", _capacity),
+    Column("confirmed"),
     indent=0,
-    columns=(
-        Column("name"),
-        Column("kind"),
-        Column("servers", lambda sheet: sheet.figures["servers"].removeprefix("the node "), align="r"),
-        Column("net or raw", _capacity),
-        Column("confirmed"),
-    ),
 )
 
 
@@ -71,7 +69,7 @@ def _measured_fio(run: FioRun, real: FioMeasured) -> Iterator[Block]:
         Column("measured", "2", align="r"),
         Column("error", "3", signed_percent),
     )
-    yield Rows(Table(columns=columns), rows)
+    yield Rows(Table(*columns), rows)
 
 
 def mdtest_report(run: Any) -> Iterator[Block]:

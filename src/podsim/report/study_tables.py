@@ -156,7 +156,7 @@ def _table(result: StudyResult, rows: Sequence[StudyRow]) -> Table:
         columns.append(Column("measured", _measured))
     columns.append(Column("", lambda row: "" if row.status == FITS else row.status, optional=True))
     columns.append(Column("plan", lambda row: _plan_text(row).partition(", ")[0], drop=1))
-    return Table(columns=tuple(columns), indent=0)
+    return Table(*columns, indent=0)
 
 
 def _days(seconds: float) -> str:

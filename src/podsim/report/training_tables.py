@@ -47,7 +47,7 @@ def training_report(
     if run.resumed:
         yield Paragraph(f"resumed after {', '.join(map(str, run.resumed))} steps", indent="  ")
     columns = (Column("step", "", ":d"), Column("loss", "", ":.5f"), Column("time", "seconds", short_seconds))
-    yield from ("", Rows(Table(columns=columns), some_steps(run.rows)), "")
+    yield from ("", Rows(Table(*columns), some_steps(run.rows)), "")
     tokens = f", {format_quantity(run.samples * run.sequence, 'token/s', digits=3)}" if run.sequence else ""
     yield (
         f"{short_seconds(run.step_time)} a step (median), {run.samples:,.1f} samples/s{tokens}; processors: "

@@ -16,8 +16,8 @@ _BINS = 10
 _WEIGHTS = {"local": "local SGD", "diloco": "DiLoCo"}
 _ALIKE = 0.0005
 """The difference below which shares of idle time print alike."""
-_SHARES = Table(columns=(Column("", "0"), Column("", "1", percent), Column("", "1", BAR)))
-_STALENESS = Table(columns=(Column("", "0", align="r"), Column("", "1", percent), Column("", "1", BAR)))
+_SHARES = Table(Column("", "0"), Column("", "1", percent), Column("", "1", BAR))
+_STALENESS = Table(Column("", "0", align="r"), Column("", "1", percent), Column("", "1", BAR))
 
 
 def exchange_data(run: ExchangeRun) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _links(run: ExchangeRun) -> Iterator[Block]:
         Column("busy", lambda use: use.busy / run.seconds, percent),
         Column("utilisation", lambda use: use.bytes / use.capacity / run.seconds, percent),
     )
-    yield Rows(Table(columns=columns), run.links)
+    yield Rows(Table(*columns), run.links)
 
 
 def _busiest(run: ExchangeRun) -> float | None:
@@ -145,18 +145,16 @@ def _busiest(run: ExchangeRun) -> float | None:
 
 
 _TRADEOFF = Table(
-    columns=(
-        Column("bound", bound_name),
-        Column("steps/s", "steps_per_second", _rate_text),
-        Column("samples/s", "samples_per_second", _rate_text, optional=True),
-        Column("idle", "", percent),
-        Column("waiting", "", percent),
-        Column("stale", "staleness", ":.1f"),
-        Column("p99", "staleness_p99", ":.0f"),
-        Column("ahead", "", ":,"),
-        Column("server busy", _busiest, percent, missing="-", drop=1),
-        Column("to loss", lambda run: run.to_loss and run.to_loss.seconds, "s", optional=True),
-    )
+    Column("bound", bound_name),
+    Column("steps/s", "steps_per_second", _rate_text),
+    Column("samples/s", "samples_per_second", _rate_text, optional=True),
+    Column("idle", "", percent),
+    Column("waiting", "", percent),
+    Column("stale", "staleness", ":.1f"),
+    Column("p99", "staleness_p99", ":.0f"),
+    Column("ahead", "", ":,"),
+    Column("server busy", _busiest, percent, missing="-", drop=1),
+    Column("to loss", lambda run: run.to_loss and run.to_loss.seconds, "s", optional=True),
 )
 
 
