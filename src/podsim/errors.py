@@ -26,7 +26,7 @@ A message gives the value, the rule, and what would work.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import accumulate
 from types import MappingProxyType
@@ -130,6 +130,12 @@ class TimelineError(PodsimError):
 
 class TraceError(PodsimError):
     """An execution trace that cannot be read, or written."""
+
+
+def raise_all(problems: Collection[str], error: type[PodsimError] = PodsimError) -> None:
+    """Raise one error of all problems, if there are any."""
+    if problems:
+        raise error(problems if issubclass(error, PlanError | ScheduleError) else "; ".join(problems))
 
 
 _SHOWN = 150

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, cast
 
 from podsim.answers.answer import Hook
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.records import MISSING, dataclass, field, replace
 from podsim.units import LEAST, MOST, has_magnitude, parse_quantity
 
@@ -319,8 +319,7 @@ def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -
         for name, value in given.items()
         if isinstance(value, float) and isfinite(value) and name in options and not has_magnitude(value)
     ]
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
 
 
 def _signature(options: dict[str, Option], answer: Callable[..., Any]) -> Signature:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
-from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError
+from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError, raise_all
 from podsim.fleet.price_offers import price_offer
 from podsim.hardware.catalog import cluster_entry, find
 from podsim.hardware.cluster import Cluster, load_cluster
@@ -64,8 +64,7 @@ def _check(options: TargetOptions) -> None:
     problems = [f"with --to-target these have no meaning: {', '.join(stray)}"] if stray else []
     if options.objective not in _OBJECTIVES:
         problems.append(f"objective={options.objective}: with --to-target it is time or cost")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
 
 
 def _date(on: str) -> str:

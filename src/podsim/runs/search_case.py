@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.answers.prediction import Correction
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
 from podsim.options.question import wrong_choices
@@ -76,5 +76,4 @@ def _check(options: SearchOptions) -> None:
         problems.append(f"headroom={options.headroom}: a share of a plan's memory, from 0 to below 1")
     if objective in TRADES and (options.simulate or options.measured):
         problems.append(f"simulate and measured go with objective time or memory, not with {objective}")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)

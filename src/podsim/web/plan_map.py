@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Shaped
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.options.plan_options import LayoutFields, SearchOptions
 from podsim.options.question import option, options_of, question
 from podsim.runs.search_case import Case, Progress, read_case
@@ -45,8 +45,7 @@ def plan_map(options: MapOptions, *, progress: Progress | None = None) -> dict[s
     """
     wrong = [f"{axis}={value!r}: one of {', '.join(AXES)}" for axis, value in (("x", options.x), ("y", options.y))
              if value not in AXES]  # fmt: skip
-    if wrong:
-        raise PlanError(wrong)
+    raise_all(wrong, PlanError)
     case, _ = read_case(options)
     gpus = case.cluster.gpus
     limits = read_limits(options.limit, gpus)

@@ -15,7 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.errors import PlanError, PodsimError, raise_all, unknown_name
 from podsim.foreign_files import refuse_constant
 from podsim.options.question import Manner, Option, options_of
 from podsim.questions.registry import Screen, function_of, screens
@@ -144,8 +144,7 @@ def read_options(
     problems += [
         f"{name}: it must be given" for name in known if known[name].is_required and name not in values
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     return values
 
 

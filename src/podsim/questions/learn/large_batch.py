@@ -12,7 +12,7 @@ import numpy as np
 
 from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
 from podsim.answers.saved_run import read_trained
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, raise_all, unknown_name
 from podsim.foreign_files import csv_table, finite, read_text
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
@@ -76,8 +76,7 @@ def scale_batch(options: BatchOptions) -> BatchAdvice:
 
     Raises PodsimError for a file that is neither, for too few batches, and for numbers that make no sense.
     """
-    if problems := list(_problems(options)):
-        raise PodsimError("; ".join(problems))
+    raise_all(list(_problems(options)))
     critical = _critical(options)
     batches = _batches(options, critical)
     base = options.base_batch or batches[0]

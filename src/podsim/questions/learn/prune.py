@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from podsim.answers.pruned import Pruned, PrunedTensor
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.learning.sparsity_files import (
     Choice,
     Pruning,
@@ -69,8 +69,7 @@ def prune(options: PruneOptions) -> Pruned:
 
     Raises PodsimError for a file that is damaged or no safetensors file, and where nothing can be pruned.
     """
-    if problems := _problems(options):
-        raise PodsimError("; ".join(problems))
+    raise_all(_problems(options))
     file = read_tensor_file(options.file)
     if options.restore:
         return _restored(file, options)

@@ -12,7 +12,7 @@ import numpy as np
 from podsim.answers.losses import LossPoint
 from podsim.answers.quantiles import quantile
 from podsim.answers.scaling_answers import ConstantRange, FittedRun, ScaleFit
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.learning.loss_advice import advised, loss_points
 from podsim.learning.loss_catalog import find_law, write_law
 from podsim.learning.loss_choice import choose_form, hold_out
@@ -91,8 +91,7 @@ def _check(options: ScaleFitOptions) -> None:
         wrong.append(f"save={str(options.save)[-60:]}: give a name that ends in .json")
     if options.shape and options.form != "auto":
         wrong.append("shape has a form of its own; leave form out")
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
 
 
 def _ratio(text: str) -> tuple[float, float]:

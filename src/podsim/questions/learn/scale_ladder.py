@@ -13,7 +13,7 @@ import numpy as np
 from podsim.answers.saved_run import read_trained
 from podsim.answers.scaling_answers import CheckedLoss, ScaleLadder
 from podsim.answers.trained import MeasuredTraining
-from podsim.errors import LabError, PodsimError
+from podsim.errors import LabError, PodsimError, raise_all
 from podsim.lab.ranks import started_rank
 from podsim.lab.training.trained_run import trained_run
 from podsim.learning.loss_catalog import write_law
@@ -143,8 +143,7 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
         wrong.append(f"save={str(options.save)[-60:]}: give a name that ends in .json")
     if started_rank(os.environ) is not None:
         wrong.append("a ladder trains one network after the other on this machine; start it without torchrun")
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
     return [
         _Rung(width=width, layers=2 + width // 32, rate=options.rate * (32 / width) ** 0.5)
         for width in widths

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from podsim.answers.batch_sizes import Sharpness, SharpnessRow
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.lab.training.sharpness import Minimum, SharpnessTask, train_group
 from podsim.learning.batch_rules import scaled_rate
 from podsim.options.question import option, question
@@ -75,8 +75,7 @@ def _batches(options: SharpnessOptions) -> list[int]:
     for name in ("rate", "target"):
         if not 1e-6 < getattr(options, name) < 10:
             problems.append(f"{name}={getattr(options, name):g}: between 1e-6 and 10")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     return sorted({int(word) for word in words})
 
 

@@ -16,7 +16,7 @@ from podsim.answers.answer import View, call
 from podsim.answers.saved_run import read_trained
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, PrecisionRow, TrainedPrecisions
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.lab.options import no_folder
 from podsim.lab.processes import stopped_by_signals
 from podsim.lab.ranks import started_rank
@@ -51,8 +51,7 @@ def _check_output(output: TrainOutput, options: Mapping[str, Any]) -> None:
     _others(output)
     for path in output.timeline:
         call("timeline.timelines:check_suffix", path)
-    if problems := no_folder(output.plot, "--plot"):
-        raise PodsimError(*problems)
+    raise_all(no_folder(output.plot, "--plot"))
 
 
 def _write_files(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from podsim.answers.answer import Answer, View
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.cluster_names import enough_nodes
 from podsim.hardware.fabrics import Routing, fabric_of
@@ -102,5 +102,4 @@ def _check_counts(options: FlowsOptions, cluster: Cluster, ranks: int) -> None:
     if not 1 <= options.seeds <= _MOST_SEEDS or options.seeds * ranks > _MOST_FLOWS:
         most = min(_MOST_SEEDS, _MOST_FLOWS // max(ranks, 1))
         problems.append(f"seeds={options.seeds}: 1 to {most:,} for {ranks:,} ranks")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)

@@ -21,7 +21,7 @@ from podsim.accuracy.kernel_case import (
 from podsim.accuracy.price_engines import LAWS
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
@@ -123,8 +123,7 @@ def kernel(options: KernelOptions) -> KernelTime:
     problems = wrong_choices(options, "kernel")
     if options.engine and options.engine.lower() not in _ENGINES:
         problems.append(f"engine={options.engine[:40]!r} may be {', '.join(_ENGINES)}")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     gpu = load_gpu(options.on, options.overrides)
     sizes = kernel_sizes(
         options.kernel, options.shape, _named_sizes(options), window=options.window, skew=options.skew

@@ -9,7 +9,7 @@ from typing import Any
 
 from podsim.answers.answer import View, call
 from podsim.answers.fields import shown
-from podsim.errors import MigError
+from podsim.errors import MigError, raise_all
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.commands import read_parted
 from podsim.hardware.mig.layouts import Layout, read_layout
@@ -71,6 +71,5 @@ def mig_check(options: MigCheckOptions) -> tuple[ConfigRow, ...]:
             except MigError as error:
                 problems += [f"{name}: {problem}" for problem in error.problems]
             made.append(ConfigRow(name=name, devices=entry.devices, enabled=entry.enabled, layout=layout))
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return tuple(made)

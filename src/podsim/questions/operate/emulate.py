@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from podsim.answers.lab import Emulated
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.lab.emulated_cluster import perform
 from podsim.lab.emulated_links import EMULATED, emulated_cluster
 from podsim.lab.port_counters import Injected
@@ -101,5 +101,4 @@ def _check(injected: Injected, links: Emulated) -> None:
     ]
     if injected.swap and links.servers == 1:
         problems.append("swap: cables of adapters need two servers or more")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)

@@ -13,7 +13,7 @@ import numpy as np
 from podsim.answers.answer import call
 from podsim.answers.saved_run import read_run
 from podsim.answers.trained import ComparedTraining, MeasuredTraining
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.fleet.operations import read_span
 from podsim.hardware.cluster import load_cluster
 from podsim.lab.options import outside
@@ -114,8 +114,7 @@ def _check(options: ExporterOptions) -> None:
         wrong.append(
             "on and fault are of a simulated day; name its jobs, too: podsim exporter arrivals:300 --on …"
         )
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
 
 
 def make_source(options: ExporterOptions) -> Source:

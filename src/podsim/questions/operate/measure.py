@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.answers.lab import MeasuredCollectives
 from podsim.answers.saved_run import keep_run
-from podsim.errors import LabError
+from podsim.errors import LabError, raise_all
 from podsim.lab.collective_job import collective_job
 from podsim.lab.measured_collectives import task_of
 from podsim.lab.options import no_folder
@@ -37,8 +37,7 @@ def measure_collective(
     """
     rank = started_rank(os.environ)
     job = collective_job(options, rank)
-    if problem := no_folder(options.save):
-        raise LabError(*problem)
+    raise_all(no_folder(options.save), LabError)
     rows, head = list[Any](), dict[str, Any]()
     lines = (len(job.tables) + job.library) * len(job.sizes)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from podsim.answers.lab_storage import MeasuredCheckpoints
 from podsim.answers.saved_run import keep_run
-from podsim.errors import LabError, PodsimError
+from podsim.errors import LabError, raise_all
 from podsim.lab.checkpoint_io import WRITERS, CheckpointJob, task_of
 from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
@@ -70,10 +70,8 @@ def measure_checkpoint(
         ("size", size, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
         ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
     ))  # fmt: skip
-    if wrong:
-        raise PodsimError("; ".join(wrong))
-    if lost := no_folder(options.save):
-        raise LabError(*lost)
+    raise_all(wrong)
+    raise_all(no_folder(options.save), LabError)
     storage = place_of(options.to)
     if options.writer == "dcp" and not storage.local:
         raise LabError(f"--writer dcp writes to folders; {options.to} is a URL: take --writer files")

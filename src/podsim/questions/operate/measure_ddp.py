@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredDdp
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.lab.collective_job import ranks_of, sum_table
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import no_folder, outside, unknown_backend
@@ -72,8 +72,7 @@ def measure_ddp(options: MeasureDdpOptions) -> MeasuredDdp | None:
     ]
     wrong += ["--ranks 1: one rank has nobody to add gradients up with"] if world < 2 else []
     wrong += no_folder(options.save)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
     job = Ddp(
         ranks=world, local=local, layers=options.layers, size=int(bytes_) // 4 * 4, forward=pauses[0],
         backward=pauses[1], overlap=options.overlap, table=sum_table(options.all_reduce, world // local, local),

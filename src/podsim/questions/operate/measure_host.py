@@ -18,7 +18,7 @@ from podsim.acceptance.host_result import features_of, host_result
 from podsim.acceptance.storage_checks import Disk, measure_disk
 from podsim.acceptance.training_checks import measure_images
 from podsim.answers.host import MeasuredHost
-from podsim.errors import LabError, PodsimError
+from podsim.errors import LabError, raise_all
 from podsim.lab.collective_job import usual_ranks
 from podsim.lab.host_rates import Measuring, measure_ranks
 from podsim.lab.host_steps import small_steps
@@ -158,8 +158,7 @@ def _checked(ranks: int, options: MeasureHostOptions) -> None:
     ]
     if save is not None and (save.suffix.lower() != ".toml" or not save.parent.is_dir()):
         wrong.append(f"--save {save}: give the name of a .toml file in a folder that is there")
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
 
 
 def _disk(folder: Path, size: str, wanted: bool, cores: int, note: Note) -> tuple[Disk | None, list[str]]:

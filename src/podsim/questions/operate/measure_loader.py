@@ -9,7 +9,7 @@ from pathlib import Path
 
 from podsim.answers.lab_storage import MeasuredLoader
 from podsim.answers.saved_run import write_run
-from podsim.errors import LabError, PodsimError, UnitError, unknown_name
+from podsim.errors import LabError, PodsimError, UnitError, raise_all, unknown_name
 from podsim.lab.loader import LoaderJob
 from podsim.lab.loader import measure_loader as run
 from podsim.lab.options import no_folder, outside
@@ -77,10 +77,8 @@ def measure_loader(
         ("epochs", options.epochs, 1, 10_000), ("workers", options.workers, 1, 256),
         ("batch", options.batch, 1, 1_000_000), ("step-time", step, 0, 3600), ("seed", options.seed, 0, 2**63),
     ))  # fmt: skip
-    if wrong:
-        raise PodsimError("; ".join(wrong))
-    if lost := no_folder(options.save):
-        raise LabError(*lost)
+    raise_all(wrong)
+    raise_all(no_folder(options.save), LabError)
     samples = place_of(source)
     if options.cache and cache_kind == "block" and (samples.local or samples.filesystem == "memory"):
         raise LabError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from podsim.answers.lab import MeasuredRanks
 from podsim.answers.saved_run import keep_run
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.lab.collective_job import ranks_of
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.rank_pairs import task_of
@@ -42,7 +42,6 @@ def measure_ranks(options: MeasureRanksOptions) -> MeasuredRanks | None:
         (("size", size, 4, 1 << 32), ("ranks", ranks, 2, 4096), ("timeout", options.timeout, 1, 1e6))
     )
     wrong += unknown_backend(options.backend) + no_folder(options.save)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
     task = task_of(ranks, int(size), options.timeout, options.backend)
     return keep_run(run_task(task, joined), MeasuredRanks, options.save)

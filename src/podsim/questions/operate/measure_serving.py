@@ -11,7 +11,7 @@ import numpy as np
 
 from podsim.answers.saved_run import write_run
 from podsim.answers.served_real import MeasuredServing
-from podsim.errors import LabError, PodsimError
+from podsim.errors import LabError, PodsimError, raise_all
 from podsim.lab.options import no_folder, outside
 from podsim.lab.serving.load_generator import read_url
 from podsim.lab.serving.measured_serving import ServingMeasurement, measure_server, measure_url
@@ -94,10 +94,8 @@ def _check(options: MeasureServingOptions) -> None:
     ))  # fmt: skip
     if options.hidden % 16:
         wrong.append(f"--hidden {options.hidden}; it must be a multiple of 16")
-    if wrong:
-        raise PodsimError("; ".join(wrong))
-    if problem := no_folder(options.save):
-        raise LabError(*problem)
+    raise_all(wrong)
+    raise_all(no_folder(options.save), LabError)
 
 
 def _own(

@@ -11,7 +11,7 @@ import numpy as np
 
 from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredTables
-from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.errors import LabError, PodsimError, raise_all, unknown_name
 from podsim.lab import usage
 from podsim.lab.options import no_folder, outside
 from podsim.lab.ranks import MOST_RANKS, run_here
@@ -125,5 +125,4 @@ def _check(options: MeasureTablesOptions) -> None:
     if options.checkpoint is None and (options.resume or options.every):
         wrong.append("--resume and --every need --checkpoint FOLDER")
     wrong += no_folder(options.save)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)

@@ -13,7 +13,7 @@ from podsim.acceptance.thresholds import thresholds_of
 from podsim.acceptance.trend_checks import read_earlier, trend_checks, trend_parts
 from podsim.answers.acceptance import Acceptance
 from podsim.answers.answer import call
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, raise_all, unknown_name
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.lab.inventory import read_inventory
 from podsim.lab.options import outside
@@ -128,8 +128,7 @@ def _check(options: VerifyOptions, size: int) -> None:
     wrong += outside((("seconds", options.seconds, 0.5, 3600),))
     if ranks is not None and not 1 <= ranks <= MOST_RANKS:
         wrong.append(f"--ranks {ranks}; 1 to {MOST_RANKS} are started on one machine")
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
 
 
 def _images(cluster: Cluster, client: str) -> tuple[float | None, str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from podsim.answers.quantiles import Quantiles
 from podsim.answers.runs import Goodput
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.fleet.goodput_figures import (
     efficiency_curve,
     make_histogram,
@@ -121,8 +121,7 @@ def _check(options: GoodputOptions) -> None:
         problems.append(
             "to=local: a failed node takes its drives along, so a run cannot go on from them; to=store or to=neighbour"
         )
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
 
 
 def _expected(run: LongRun) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.accuracy.stated_prediction import describe
 from podsim.answers.launched import PlanRead, Recipe
-from podsim.errors import NoFitError, PlanError, PodsimError, unknown_name
+from podsim.errors import NoFitError, PlanError, PodsimError, raise_all, unknown_name
 from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
@@ -231,8 +231,7 @@ def _agree(reading: Reading, network: Model | None) -> None:
         for name, value in ours.items()
         if name in reading.model and reading.model[name] != value
     ]
-    if wrong:
-        raise PlanError(wrong)
+    raise_all(wrong, PlanError)
 
 
 def _built(reading: Reading, path: str) -> Model:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.answers.answer import call
 from podsim.answers.scheduled import ScheduleComparison, ScheduleRow, ScheduleSheet
-from podsim.errors import PodsimError, ScheduleError, TableError
+from podsim.errors import PodsimError, ScheduleError, TableError, raise_all
 from podsim.foreign_files import read_text
 from podsim.options.output_options import Output
 from podsim.options.question import like, option, question
@@ -111,8 +111,7 @@ def torch_csv(
     """The schedule as the compute-only CSV that torch.distributed.pipelining loads; ScheduleError if it cannot run it."""
     table = _table(name, pp, micro_batches, virtual_stages)
     problems = torch_problems(table)
-    if problems:
-        raise ScheduleError(problems)
+    raise_all(problems, ScheduleError)
     return to_csv(table)
 
 
@@ -128,8 +127,7 @@ def _check_durations(durations: dict[str, float], overlap: float) -> None:
         )
     if not wrong and sum(durations[name] for name in ("forward", "input", "weight")) <= 0:
         wrong.append("forward, input and weight are all 0: give one of them a duration")
-    if wrong:
-        raise ScheduleError(wrong)
+    raise_all(wrong, ScheduleError)
 
 
 def _table(name: str, pp: int | None, micro_batches: int | None, virtual_stages: int | None) -> ScheduleTable:

@@ -11,7 +11,7 @@ from podsim.answers.answer import call
 from podsim.answers.measured import StepComparison
 from podsim.answers.saved_run import write_run
 from podsim.answers.simulated import SimulatedStep
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.graphs.networks import networks
 from podsim.options.output_options import SimulateOutput
 from podsim.options.plan_options import FiledPlanOptions
@@ -75,11 +75,12 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
         jitter=options.jitter,
         seed=options.seed,
     )
-    if problems := [
-        *_problems(trouble),
-        *wrong_choices(options, "ranks"),
-    ]:
-        raise PodsimError("; ".join(problems))
+    raise_all(
+        [
+            *_problems(trouble),
+            *wrong_choices(options, "ranks"),
+        ]
+    )
     _no_graph(options.model, options.on)
     setting = read_plan(options)
     if options.uneven:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from podsim.answers.answer import call
 from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.options.output_options import PICTURES, Output
 from podsim.options.plan_options import FixedLayout
 from podsim.options.question import option, options_of, question, wrong_choices
@@ -67,8 +67,7 @@ def _check_output(output: StudyOutput, options: Mapping[str, Any]) -> None:
         path = getattr(output, name)
         if path is not None and not path.parent.is_dir():
             problems.append(f"--{name} {str(path)[-120:]}: there is no directory {str(path.parent)[-120:]}")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     call("report.plot_study:read_axes", output.axes)
     if output.plot is not None or output.html is not None:
         call("report.plots:load_matplotlib")

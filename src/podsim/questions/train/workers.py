@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.answers.answer import call
 from podsim.answers.exchanged import ExchangeRun, Tradeoff
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.options.output_options import Output
 from podsim.options.plan_options import PlanOptions
 from podsim.options.question import like, option, options_of, question, values_of, wrong_choices
@@ -89,8 +89,7 @@ def workers(options: WorkersOptions) -> ExchangeRun | Tradeoff:
     Raises PodsimError with all that is wrong with the options, NoFitError for a plan that does not fit.
     """
     problems = [*_exchange_problems(options), *_number_problems(options), *_factor_problems(options)]
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     force = _workforce(options)
     pace = Pace(
         compute=force.compute,
@@ -198,8 +197,7 @@ def _played(force: Workforce, pace: Pace, options: WorkersOptions) -> ExchangeRu
     problems += _named("throttled worker", pace.throttle, force.replicas)
     if options.beside and servers > count:
         problems.append(f"servers={servers}: {count} workers have room for one beside each")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     durations = step_seconds(pace, options.steps, force.replicas, np.random.default_rng(options.seed))
     bandwidth = np.full(count, force.bandwidth)
     for worker, share in slow_link.items():
