@@ -192,7 +192,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(
-    Answer, view=View(report="report.collectives:log_report", rows="rows", figure="report.plots:plot")
+    Answer, view=View(report="report.collectives:log_report", rows="rows", figure="report.plot_accuracy:plot")
 ):
     """Predictions against the measurements of one table."""
 

@@ -138,6 +138,8 @@ class Chart:
     legend: str = "best"
     """The position: a corner as matplotlib names it, "right", "above", or "none"."""
     legend_columns: int = 1
+    legend_title: str = ""
+    is_square: bool = False
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,7 @@ def _draw_chart(axes: Axes, chart: Chart) -> list[Any]:
         chart.title[:20], fontsize=9.5, loc="left"
     )  # its width counts where it is wider than the axes
     axes.set_axisbelow(True)
+    axes.set_box_aspect(1.0 if chart.is_square else None)
     named = len(axes.get_legend_handles_labels()[1])
     if named and chart.legend != "none":
         corners: Mapping[str, dict[str, Any]] = {
@@ -143,7 +144,8 @@ def _draw_chart(axes: Axes, chart: Chart) -> list[Any]:
             "above": {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)},
         }
         corner = corners.get(chart.legend, {"loc": chart.legend})
-        axes.legend(**corner, fontsize=8.5, ncols=chart.legend_columns, handlelength=2.4)
+        look = {"title": chart.legend_title or None, "title_fontsize": 9, "alignment": "left"}
+        axes.legend(**corner, **look, fontsize=8.5, ncols=chart.legend_columns, handlelength=2.4)
     return labels
 
 

@@ -25,8 +25,9 @@ from podsim.report.comparisons import (
 )
 from podsim.report.matplotlib_charts import draw
 from podsim.report.plot_acceptance import checks_svg, curve_svg
+from podsim.report.plot_accuracy import error_line, plot_svg
 from podsim.report.plot_schedule import schedule_figure
-from podsim.report.plots import error_line, figure_image, plot_svg
+from podsim.report.plots import figure_image
 from podsim.report.schedules import bubble_text, title
 from podsim.report.theme import inline_svg, render_page
 
