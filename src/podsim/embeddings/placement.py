@@ -6,9 +6,9 @@
 The search starts from several proposals: every table takes the way with the least time of all GPUs, where parts larger
 than a share of the mean load of a GPU are not allowed, and bytes have a price that makes them fit. Parts are put on GPUs
 in order of size, each where the step grows least. Then tables on the busiest GPUs are taken off and put back in every
-way, singly and in pairs, as long as the step gains (placement.c). Source: proposers, partitioner and performance model of TorchRec's
-planner, which takes the sum for each GPU. Known error: at most 1 % above an exhaustive search of small cases (tests).
-The bound is the least time of all GPUs over their number, which no placement can beat.
+way, singly and in pairs, as long as the step gains: placement.c. Source: proposers, partitioner and performance model of
+TorchRec's planner, which takes the sum for each GPU. Known error: at most 1 % above an exhaustive search of small cases
+(tests). The bound is the least time of all GPUs over their number, which no placement can beat.
 """
 
 from __future__ import annotations
