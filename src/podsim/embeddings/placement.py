@@ -6,25 +6,26 @@
 The search starts from several proposals: every table takes the way with the least time of all GPUs, where parts larger
 than a share of the mean load of a GPU are not allowed, and bytes have a price that makes them fit. Parts are put on GPUs
 in order of size, each where the step grows least. Then tables on the busiest GPUs are taken off and put back in every
-way, singly and in pairs, as long as the step gains. Source: proposers, partitioner and performance model of TorchRec's
-planner, which takes the sum for each GPU. Known error: at most 1 % above an exhaustive search of small cases (tests).
-The bound is the least time of all GPUs over their number, which no placement can beat.
+way, singly and in pairs, as long as the step gains: placement.c. Source: proposers, partitioner and performance model of
+TorchRec's planner, which takes the sum for each GPU. Known error: at most 1 % above an exhaustive search of small cases
+(tests). The bound is the least time of all GPUs over their number, which no placement can beat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations, permutations, product
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from podsim.axes import Floats
+from podsim.axes import Floats, Ints
 from podsim.embeddings.lookup_cost import KINDS, Choice, TableMachine, table_choices
 from podsim.embeddings.tables import TableSet
 from podsim.errors import NoFitError
+from podsim.native import c_function, c_struct
 from podsim.units import format_quantity
 
 _SPLITTING = (0.0, 0.02, 0.1, 0.3, 1.0)
@@ -98,26 +99,26 @@ def whole_tables(tables: TableSet, machine: TableMachine) -> Layout | None:
         table_choices(each, tables.state_bytes(each), machine, kinds=("table_wise", "column_wise"), far=False)
         for each in tables.tables
     ]
-    state = _State.filled(
-        [[way for way in some if way.memory <= machine.room] or some for some in ways], machine
-    )
-    return None if state is None else state.layout(sum(_amortised(some[0], machine.gpus) for some in ways))
+    choices = [[way for way in some if way.memory <= machine.room] or some for some in ways]
+    state = _State(choices, machine)
+    bound = sum(_amortised(some[0], machine.gpus) for some in ways)
+    return state.layout(bound) if state.fill([range(len(some)) for some in choices]) else None
 
 
 def _best(choices: list[list[Choice]], machine: TableMachine) -> Layout | None:
     """The best of all proposals, improved; None if none fits."""
     bound = sum(min(_amortised(each, machine.gpus) for each in ways) for ways in choices)
-    states = [state for state in _proposals(choices, machine) if state is not None]
+    states = list(_proposals(choices, machine))
     if not states:
         return None
     states.sort(key=lambda state: state.seconds())
     different = {round(state.seconds() / states[0].seconds(), 4): state for state in reversed(states)}
     for share in sorted(different)[:_STARTS]:
-        _improve(different[share], choices, bound)
+        _improve(different[share], bound)
     return min(states, key=lambda state: state.seconds()).layout(bound)
 
 
-def _proposals(choices: list[list[Choice]], machine: TableMachine) -> Iterator[_State | None]:
+def _proposals(choices: list[list[Choice]], machine: TableMachine) -> Iterator[_State]:
     """A placement for each largest part, with the lowest price of memory at which all tables have room."""
     cost = [np.array([_amortised(each, machine.gpus, 4) for each in ways]) for ways in choices]
     part = [np.array([float(each.load.sum()) for each in ways]) for ways in choices]
@@ -129,10 +130,8 @@ def _proposals(choices: list[list[Choice]], machine: TableMachine) -> Iterator[_
             order = [
                 np.argsort(each + price * some, kind="stable") for each, some in zip(value, size, strict=True)
             ]
-            state = _State.filled(
-                [[ways[at] for at in at_once] for ways, at_once in zip(choices, order, strict=True)], machine
-            )
-            if state is not None:
+            state = _State(choices, machine)
+            if state.fill(order):
                 yield state
                 if len(choices) > _FEW:
                     break
@@ -159,180 +158,148 @@ def _amortised(choice: Choice, gpus: int, parts: int = 3) -> float:
     return float(choice.load[:parts].sum()) * choice.scope * choice.blocks / gpus + choice.shared
 
 
+class Ways(NamedTuple):
+    """The ways of all tables, W, those of one table side by side, and what the machine has; placement.h mirrors it."""
+
+    load: Floats
+    """s. Forward, backward, sent, fetched, of each GPU of a block, [W, 4]."""
+    memory: Floats
+    far: Floats
+    shared: Floats
+    scope: Ints
+    blocks: Ints
+    tier: Ints
+    first: Ints
+    """The position of the first way of each table, and W."""
+    pool: Ints
+    """count. The GPUs that share a pool of each tier; 0 without one."""
+    capacity: Floats
+    gpus: int
+    most: int
+    """count. The most blocks of a way."""
+    room: float
+    hidden: float
+
+
+class Placed(NamedTuple):
+    """Which way each table has, and where its parts lie; placement.h mirrors it."""
+
+    loads: Floats
+    """s. Forward, backward, sent, fetched, [gpus, 4]."""
+    memory: Floats
+    far: Floats
+    """B. The bytes in each pool, [tiers, gpus]: a tier has at most as many pools as there are GPUs."""
+    shared: Floats
+    trials: Ints
+    """count. The parts of tables that were put on GPUs."""
+    way: Ints
+    """The position of the way of each table; -1 for a table that lies nowhere."""
+    position: Ints
+    """The GPUs of each part over the scope of its way, [tables, most blocks]."""
+    kept: Ints
+    seconds: Floats
+
+
+_placed_seconds = c_function("placed_seconds", Ways, Placed, result=float)
+_put_table = c_function("put_table", Ways, Placed, int, int, result=bool)
+_move_tables = c_function("move_tables", Ways, Placed, Ints, int, bool, result=bool)
+
+
 class _State:
     """A placement that grows and shrinks table by table."""
 
-    def __init__(self, machine: TableMachine, tables: int) -> None:
-        self.machine = machine
-        self.loads = np.zeros((machine.gpus, 4))
-        self.memory = np.zeros(machine.gpus)
-        self.far = [np.zeros(machine.gpus // tier.pool if tier else 1) for tier in machine.tiers]
-        self.shared = 0.0
-        self.trials = 0
-        self.choices: list[Choice | None] = [None] * tables
-        self.positions: list[tuple[int, ...]] = [()] * tables
+    def __init__(self, choices: list[list[Choice]], machine: TableMachine) -> None:
+        self.machine, self.choices = machine, list(chain.from_iterable(choices))
+        columns = {
+            name: np.array([getattr(each, name) for each in self.choices]) for name in Ways._fields[:7]
+        }
+        gpus, most = machine.gpus, int(columns["blocks"].max())
+        self.ways = Ways(
+            **columns, first=np.cumsum([0, *map(len, choices)]), gpus=gpus, most=most, room=machine.room,
+            hidden=machine.hidden, pool=np.array([tier.pool if tier else 0 for tier in machine.tiers]),
+            capacity=np.array([tier.capacity if tier else 0.0 for tier in machine.tiers]),
+        )  # fmt: skip
+        self.placed = Placed(
+            loads=np.zeros((gpus, 4)), memory=np.zeros(gpus), far=np.zeros((len(machine.tiers), gpus)),
+            shared=np.zeros(1), trials=np.zeros(1, np.int64), way=np.full(len(choices), -1),
+            position=np.full((len(choices), most), -1), kept=np.zeros(4 * (most + 1), np.int64), seconds=np.zeros(gpus),
+        )  # fmt: skip
+        self._in_c = c_struct(self.ways), c_struct(self.placed)
 
-    @classmethod
-    def filled(cls, ways: list[list[Choice]], machine: TableMachine) -> _State | None:
-        """The placement of tables in order of size, each in the first of its ways that has room; None if none has."""
-        state = cls(machine, len(ways))
-        weight = max(sum(_amortised(each[0], machine.gpus) for each in ways), 1e-30)
+    def fill(self, orders: Sequence[Iterable[int]]) -> bool:
+        """Place tables in order of size, each in the first of its ways, in their order, that has room; False if none."""
+        rows = [
+            [first + at for at in order]
+            for first, order in zip(self.ways.first.tolist(), orders, strict=False)
+        ]
+        firsts = [self.choices[ways[0]] for ways in rows]
+        weight = max(sum(_amortised(each, self.machine.gpus) for each in firsts), 1e-30)
+        room = max(self.machine.room, 1.0)
 
         def size(n: int) -> tuple[int, float]:
-            first = ways[n][0]
-            return -first.scope, -max(float(first.load.sum()) / weight, first.memory / max(machine.room, 1.0))
+            return -firsts[n].scope, -max(float(firsts[n].load.sum()) / weight, firsts[n].memory / room)
 
-        order = sorted(range(len(ways)), key=size)
-        return state if all(any(state.put(n, way) for way in ways[n]) for n in order) else None
+        order = sorted(range(len(rows)), key=size)
+        return all(any(_put_table(*self._in_c, n, way) for way in rows[n]) for n in order)
 
     def seconds(self) -> float:
         """The time that the tables add to a step."""
-        return float(self._seconds(self.loads.max(axis=0))) + self.shared
+        return _placed_seconds(*self._in_c)
 
-    def _seconds(self, peak: Floats) -> Floats:
-        return np.asarray(peak[..., :3].sum(axis=-1) + np.maximum(peak[..., 3] - self.machine.hidden, 0.0))
+    def move(self, tables: tuple[int, ...]) -> bool:
+        """Whether taking a table or a pair off and putting them back in the best ways gains; they stay so."""
+        is_free = len(tables) == 1 or len(self.placed.way) <= _FEW
+        return _move_tables(*self._in_c, np.array(tables), len(tables), is_free)
 
-    def put(self, table: int, choice: Choice) -> bool:
-        """Place a table where the step grows least; False, with nothing changed, if it has no room."""
-        self.choices[table], self.positions[table] = choice, ()
-        self.shared += choice.shared
-        for _ in range(choice.blocks):
-            position = self._position(choice)
-            if position < 0:
-                self.take(table)
-                return False
-            self._add(choice, position, 1.0)
-            self.positions[table] += (position,)
-        return True
+    def busy(self) -> list[int]:
+        """The tables on the busiest GPUs, and those on all of them; the costly ones first."""
+        peaks, busy = self.placed.loads.argmax(axis=0).tolist(), []
+        for n, (choice, positions) in enumerate(self.located()):
+            if choice.shared or any(gpu // choice.scope in positions for gpu in peaks):
+                busy.append((-float(choice.load.sum() + choice.shared), n))
+        return [n for _, n in sorted(busy)]
 
-    def put_at(self, table: int, choice: Choice, positions: tuple[int, ...]) -> None:
-        """Place a table on given GPUs."""
-        self.choices[table], self.positions[table] = choice, positions
-        self.shared += choice.shared
-        for position in positions:
-            self._add(choice, position, 1.0)
-
-    def take(self, table: int) -> None:
-        """Take a table off its GPUs."""
-        choice = self.choices[table]
-        assert choice is not None
-        for position in self.positions[table]:
-            self._add(choice, position, -1.0)
-        self.shared -= choice.shared
-        self.choices[table], self.positions[table] = None, ()
-
-    def _add(self, choice: Choice, position: int, sign: float) -> None:
-        gpus = slice(position * choice.scope, (position + 1) * choice.scope)
-        self.loads[gpus] += sign * choice.load
-        self.memory[gpus] += sign * choice.memory
-        tier = self.machine.tiers[choice.tier]
-        if tier is not None:
-            pools = slice(gpus.start // tier.pool, max(gpus.stop // tier.pool, gpus.start // tier.pool + 1))
-            self.far[choice.tier][pools] += sign * choice.far * min(choice.scope, tier.pool)
-
-    def _position(self, choice: Choice) -> int:
-        """The GPUs where a part of the table lets the step grow least; -1 if it has no room."""
-        scope, room = choice.scope, self.machine.room
-        self.trials += 1
-        loads, memory = self.loads, self.memory
-        if scope > 1:
-            loads, memory = loads.reshape(-1, scope, 4).max(axis=1), memory.reshape(-1, scope).max(axis=1)
-        blocks = loads + choice.load
-        seconds = self._seconds(np.maximum(blocks, loads.max(axis=0)))
-        seconds = seconds + 1e-3 * blocks.sum(axis=1)  # of equals, the least busy
-        full = memory + choice.memory > room
-        seconds = seconds + 1e-4 * seconds.max() * memory / max(room, 1.0)
-        tier = self.machine.tiers[choice.tier]
-        if tier is not None:
-            pool = np.arange(len(blocks)) * scope // tier.pool
-            more = choice.far * min(scope, tier.pool)
-            full |= self.far[choice.tier][pool] + more > tier.capacity
-        seconds[full] = np.inf
-        best = int(seconds.argmin())
-        return -1 if np.isinf(seconds[best]) else best
+    def located(self) -> list[tuple[Choice, list[int]]]:
+        """(its way, the positions of its parts) of each table."""
+        rows = zip(self.placed.way.tolist(), self.placed.position.tolist(), strict=True)
+        return [(self.choices[way], row[: self.choices[way].blocks]) for way, row in rows]
 
     def layout(self, bound: float) -> Layout:
         """The placement as plain values."""
-        peak = self.loads.max(axis=0)
+        loads, memory, far, shared = self.placed[:4]
+        peak = loads.max(axis=0)
         exposed = max(float(peak[3]) - self.machine.hidden, 0.0)
-        choices = tuple(each for each in self.choices if each is not None)
-        positions = tuple(
-            tuple(at * choice.scope for at in where)
-            for choice, where in zip(choices, self.positions, strict=True)
-        )
+        located = self.located()
         return Layout(
-            choices=choices, positions=positions, seconds=float(self.seconds()),
-            parts=(*(float(each) for each in peak[:3]), exposed, self.shared), memory=self.memory.copy(),
-            far=tuple(float(each.max()) for each in self.far), loads=self.loads.copy(), bound=bound,
+            choices=tuple(choice for choice, _ in located),
+            positions=tuple(tuple(at * choice.scope for at in positions) for choice, positions in located),
+            seconds=self.seconds(), parts=(*(float(each) for each in peak[:3]), exposed, float(shared[0])),
+            memory=memory, far=tuple(far.max(axis=1).tolist()), loads=loads, bound=bound,
         )  # fmt: skip
 
 
-def _improve(state: _State, choices: list[list[Choice]], bound: float) -> None:
+def _improve(state: _State, bound: float) -> None:
     """Put tables back in other ways, singly and in pairs, while that gains."""
-    end = state.trials + (3 if len(choices) <= _FEW else 1) * _TRIALS
+    tables = len(state.placed.way)
+    end = state.placed.trials[0] + (3 if tables <= _FEW else 1) * _TRIALS
     for moves in (_singles, _pairs):
         gained = True
         while gained:
             gained = False
-            for moved in moves(state, choices):
-                if state.trials > end or state.seconds() <= _CLOSE * bound:
+            for moved in moves(state, tables):
+                if state.placed.trials[0] > end or state.seconds() <= _CLOSE * bound:
                     return
-                gained |= _moved(state, choices, moved)
+                gained |= state.move(moved)
 
 
-def _singles(state: _State, choices: list[list[Choice]]) -> list[tuple[int, ...]]:
-    return [(n,) for n in _busy(state)]
+def _singles(state: _State, tables: int) -> list[tuple[int, ...]]:
+    return [(n,) for n in state.busy()]
 
 
-def _busy(state: _State) -> list[int]:
-    """The tables on the busiest GPUs, and those on all of them; the costly ones first."""
-    peaks = {int(gpu) for gpu in state.loads.argmax(axis=0)}
-    busy = []
-    for n, choice in enumerate(state.choices):
-        assert choice is not None
-        spans = [range(at * choice.scope, (at + 1) * choice.scope) for at in state.positions[n]]
-        if choice.shared or any(gpu in span for span in spans for gpu in peaks):
-            busy.append((-float(choice.load.sum() + choice.shared), n))
-    return [n for _, n in sorted(busy)]
-
-
-def _pairs(state: _State, choices: list[list[Choice]]) -> Iterator[tuple[int, ...]]:
-    busy = _busy(state)
-    if len(choices) <= _FEW:
-        return combinations(range(len(choices)), 2)
-    return ((first, second) for first in busy[:12] for second in range(len(choices)) if second != first)
-
-
-def _moved(state: _State, choices: list[list[Choice]], moved: tuple[int, ...]) -> bool:
-    """Whether taking tables off and putting them back in the best ways gains; they stay so."""
-    before = float(state.seconds())
-    kept = [(n, each, state.positions[n]) for n in moved if (each := state.choices[n]) is not None]
-    for n in moved:
-        state.take(n)
-    best, better = before * (1 - 1e-9), None
-    is_free = len(moved) == 1 or len(choices) <= _FEW
-    ways = [choices[n] if is_free else [old] for n, old, _ in kept]
-    for trial in _trials(moved, ways):
-        placed = []
-        for n, choice in trial:
-            if not state.put(n, choice):
-                break
-            placed.append(n)
-        else:
-            seconds = float(state.seconds())
-            if seconds < best:
-                best, better = seconds, [(n, choice, state.positions[n]) for n, choice in trial]
-        for n in placed:
-            state.take(n)
-    for n, choice, positions in better or kept:
-        state.put_at(n, choice, positions)
-    return better is not None
-
-
-def _trials(moved: tuple[int, ...], ways: list[list[Choice]]) -> Iterator[tuple[tuple[int, Choice], ...]]:
-    """The ways to put tables back, in every order."""
-    for taken in product(*ways):
-        yield from permutations(zip(moved, taken, strict=True))
+def _pairs(state: _State, tables: int) -> Iterator[tuple[int, ...]]:
+    if tables <= _FEW:
+        return combinations(range(tables), 2)
+    return ((first, second) for first in state.busy()[:12] for second in range(tables) if second != first)
 
 
 def _without_worse(ways: list[Choice]) -> list[Choice]:
