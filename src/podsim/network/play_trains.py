@@ -12,7 +12,7 @@ import numpy as np
 
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.native import c_struct
-from podsim.network.play_state import DONE, EVENTS, ROOM, SAME, SOLVED, Program, State, more_room, new_state, run
+from podsim.network.play_state import DONE, EVENTS, ROOM, SOLVED, Program, State, more_room, new_state, run
 
 _WORTH = 200_000
 """The transfers of trains from which this is worth a second simulation of the others."""
@@ -143,7 +143,7 @@ def _train_ends(
     Trains of equal transfers end `repeat` of them after the latest of the beginnings up to repeat - 1 trains back, each
     with the delays from there on.
     """
-    if np.ptp(seconds) <= SAME * seconds[0]:
+    if not np.ptp(seconds):
         way, back = None, (begin, delay[source], source)
         for bit in reversed(f"{repeat:b}"):
             if bit == "1":
@@ -162,7 +162,9 @@ def _train_ends(
     return left, arrived
 
 
-def _joined(near: tuple[Floats, Floats, Ints], far: tuple[Floats, Floats, Ints]) -> tuple[Floats, Floats, Ints]:
+def _joined(
+    near: tuple[Floats, Floats, Ints], far: tuple[Floats, Floats, Ints]
+) -> tuple[Floats, Floats, Ints]:
     """(latest beginning with its delays, all delays, train behind) of the ways back over `near` and then `far`."""
     latest, delays, behind = near
     return np.maximum(latest, delays + far[0][behind]), delays + far[1][behind], far[2][behind]
