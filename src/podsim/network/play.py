@@ -120,29 +120,31 @@ def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, An
     it shares, which only carry it (3). Links of one lane alone are in its own limit. channels: of each lane.
     """
     indptr, links = routes
-    lanes, n_links = len(indptr) - 1, len(fabric.capacity)
+    lanes = len(indptr) - 1
     lane_of = np.repeat(np.arange(lanes), np.diff(indptr))
     limit = np.full(lanes, np.inf)
     np.minimum.at(limit, lane_of, fabric.capacity[links])
-    users = np.bincount(links, minlength=n_links)
-    demand = np.bincount(links, np.minimum(limit[lane_of], 1e300), n_links)
-    binding = (users > 1) & (demand > fabric.capacity * TIGHT)
-    kind = np.where(binding[links], 2, np.where(users[links] > 1, 3, 4))
-    where = np.full(n_links, -1)
-    where[links] = n_links + lane_of
-    where[users > 1] = np.flatnonzero(users > 1)
+    where = np.full(len(fabric.capacity), -1)
+    where[links] = lane_of
+    shared = np.flatnonzero(np.bincount(links, minlength=len(where)) > 1)
+    where[where >= 0] += len(shared)
+    where[shared] = np.arange(len(shared))
+    link = where[links]
+    some = link < len(shared)
+    lane_of, link, capacity = lane_of[some], link[some], fabric.capacity[shared]
+    demand = np.bincount(link, np.minimum(limit[lane_of], 1e300), len(shared))
+    kind = np.where((demand > capacity * TIGHT)[link], 2, 3)
     kind = np.concatenate([np.ones(lanes, np.int64), kind])
     lane_of, link = (
         np.concatenate([np.arange(lanes), lane_of]),
-        np.concatenate([n_links + np.arange(lanes), links]),
+        np.concatenate([len(shared) + np.arange(lanes), link]),
     )
-    order = np.argsort(lane_of * 4 + kind - 1, kind="stable")
-    order = order[kind[order] < 4]
+    order = np.argsort(lane_of * 4 + kind, kind="stable")
     start = np.searchsorted(lane_of[order], np.arange(lanes + 1))
     bound = np.bincount(lane_of[order], kind[order] < 3, lanes).astype(np.int64)
     columns: dict[str, Any] = {
         "start": start[:-1], "first": start[:-1] + (channels == 1), "middle": start[:-1] + bound, "end": start[1:],
-        "link": link[order], "use": np.ones(len(order)), "capacity": np.concatenate([fabric.capacity, limit]),
+        "link": link[order], "use": np.ones(len(order)), "capacity": np.concatenate([capacity, limit]),
         "key": mix(np.arange(lanes)), "ones": np.ones(lanes),
     }  # fmt: skip
     return columns, where
@@ -179,12 +181,12 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
 
 def _sent_share(table: Table) -> Floats:
     """Bytes that each row sends in all, as a share of `size`."""
-    share = row_share(table, np.arange(len(table.step)), np.zeros(len(table.step), np.int64)) * table.repeat
-    if np.any(table.sizes != table.sizes[0]):
-        trains = np.flatnonzero(table.repeat > 1)
-        for row in trains:
-            times = np.arange(table.repeat[row])
-            share[row] = row_share(table, np.full(len(times), row), times).sum()
+    if not np.ptp(table.sizes):
+        return table.count * table.repeat * float(table.sizes[0])
+    share = row_share(table, np.arange(len(table.step)), np.zeros(len(table.step), np.int64))
+    for row in np.flatnonzero(table.repeat > 1):
+        times = np.arange(table.repeat[row])
+        share[row] = row_share(table, np.full(len(times), row), times).sum()
     return share
 
 

@@ -138,7 +138,20 @@ def _with_trains(p: Program, is_train: Bools) -> State | None:
 def _train_ends(
     begin: Floats, source: Ints, seconds: Floats, delay: Floats, repeat: int
 ) -> tuple[Floats, Floats]:
-    """(s at which the last transfer of each train has left, s at which it has arrived)."""
+    """(s at which the last transfer of each train has left, s at which it has arrived).
+
+    Trains of equal transfers end `repeat` of them after the latest of the beginnings up to repeat - 1 trains back, each
+    with the delays from there on.
+    """
+    if not np.ptp(seconds):
+        way, back = None, (begin, delay[source], source)
+        for bit in reversed(f"{repeat:b}"):
+            if bit == "1":
+                way = back if way is None else _joined(way, back)
+            back = _joined(back, back)
+        assert way is not None
+        left = way[0] + repeat * seconds
+        return left, left + delay
     left = begin + seconds
     arrived, there = left + delay, np.empty_like(left)
     for _ in range(repeat - 1):
@@ -147,3 +160,11 @@ def _train_ends(
         left += seconds
         np.add(left, delay, out=arrived)
     return left, arrived
+
+
+def _joined(
+    near: tuple[Floats, Floats, Ints], far: tuple[Floats, Floats, Ints]
+) -> tuple[Floats, Floats, Ints]:
+    """(latest beginning with its delays, all delays, train behind) of the ways back over `near` and then `far`."""
+    latest, delays, behind = near
+    return np.maximum(latest, delays + far[0][behind]), delays + far[1][behind], far[2][behind]

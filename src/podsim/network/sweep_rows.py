@@ -32,6 +32,7 @@ from podsim.network.table_cost import link_cost
 from podsim.network.torus_cost import RINGS
 from podsim.records import dataclass, replace
 
+_HIERARCHICAL = "hierarchical"
 _SWITCHES_ADD = ("hopper", "blackwell")
 """architectures whose NVSwitches reduce (NVLS)"""
 
@@ -252,15 +253,28 @@ def table_rows(
     setting: SweepSetting, name: str, sizes: tuple[int, ...], algo: str | Table, simulate: bool
 ) -> tuple[tuple[Timed, ...], str]:
     """Rows of a sweep of one algorithm by its table, and a sentence on the method."""
-    table = table_of(algo, name, setting.nodes, setting.local, setting.axes)
-    seconds = _table_seconds(table, setting, sizes, simulate)
+    player = _alike_player(algo, name, setting) if simulate else None
+    if player is not None:
+        seconds, algorithm = tuple(map(player, sizes)), _HIERARCHICAL
+    else:
+        table = table_of(algo, name, setting.nodes, setting.local, setting.axes)
+        seconds, algorithm = _table_seconds(table, setting, sizes, simulate), table.name
     rows = tuple(
-        _timed_row(setting, name, size, time, table.name) for size, time in zip(sizes, seconds, strict=True)
+        _timed_row(setting, name, size, time, algorithm) for size, time in zip(sizes, seconds, strict=True)
     )
     how = "simulated on the links" if simulate else "costed step by step on the links"
-    sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and table.name == "send-recv" else ""
+    sends = ", rank 0 sending to rank 1" if isinstance(algo, str) and algorithm == "send-recv" else ""
     planes = _planes_text(setting)
-    return rows, f"the table {table.name!r} {how}{planes}{sends}; no kernel launch, no protocol"
+    return rows, f"the table {algorithm!r} {how}{planes}{sends}; no kernel launch, no protocol"
+
+
+def _alike_player(algo: str | Table, name: str, setting: SweepSetting) -> Callable[[float], float] | None:
+    """Seconds of the hierarchical all-reduce, if it is asked for and the GPUs of the servers are alike."""
+    from podsim.network.alike_servers import hierarchical_player  # only --simulate needs it
+
+    if not isinstance(algo, str) or (name, algo.strip().lower()) != ("all-reduce", _HIERARCHICAL):
+        return None
+    return None if setting.axes else hierarchical_player(setting.fabric, setting.nodes, setting.local)
 
 
 def _planes_text(setting: SweepSetting) -> str:

@@ -163,7 +163,8 @@ class Fabric:
         return self.ends[-1].first + self.ends[-1].count - 1
 
     @cached_property
-    def _router(self) -> Router:
+    def router(self) -> Router:
+        """The router over the working links."""
         return self.wiring.router(self.capacity)
 
     def routes(self, sources: ArrayLike, destinations: ArrayLike) -> tuple[Ints, Ints]:
@@ -180,7 +181,7 @@ class Fabric:
         both = np.concatenate([source, destination])
         for end in both[(both < 0) | (both > self._last_end)][:1]:
             raise ClusterError(f"{self.name} has no end {end}; it has 0 to {self._last_end}")
-        hops, lost = self._router.hops(source, destination, self.routing)
+        hops, lost = self.router.hops(source, destination, self.routing)
         for pair in np.flatnonzero(lost)[:1]:
             raise ClusterError(lost_text(self, int(source[pair]), int(destination[pair])))
         is_used = hops >= 0  # [pair, hop]
@@ -227,8 +228,8 @@ class Fabric:
     def routed(self, routing: Routing) -> Fabric:
         """The fabric with another choice of routes."""
         changed = replace(self, routing=routing)
-        if "_router" in self.__dict__:  # the router depends on the links only
-            changed.__dict__["_router"] = self._router
+        if "router" in self.__dict__:  # the router depends on the links only
+            changed.__dict__["router"] = self.router
         return changed
 
     def placed(self, places: ArrayLike) -> Fabric:

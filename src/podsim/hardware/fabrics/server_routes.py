@@ -246,6 +246,17 @@ def _widen(hops: Shaped[Ints, "pair hop"], wide: int) -> Ints:
     return np.pad(hops, ((0, 0), (0, max(wide - hops.shape[1], 0))), constant_values=NONE)
 
 
+def links_of_alike_servers(fabric: Fabric) -> int:
+    """The links inside each server, if all have equal ones and one way from each part to each other; else 0."""
+    wiring, router = fabric.wiring, fabric.router
+    if not isinstance(wiring, ServerWiring) or not isinstance(router, ServerRouter):
+        return 0
+    inside = wiring.nodes * wiring.node.links
+    of_links = np.stack([fabric.capacity[:inside], fabric.latency[:inside]]).reshape(2, wiring.nodes, -1)
+    is_alike = router.tables.most_choices == 1 and np.all(of_links == of_links[:, :1])
+    return wiring.node.links if is_alike else 0
+
+
 def assemble(
     name: str, node: Node, nodes: int, networks: tuple[Network, ...] = (), routing: Routing | None = None
 ) -> Fabric:
