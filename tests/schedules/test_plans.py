@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -117,7 +119,9 @@ def test_searches_try_others_only_when_asked(gpt22: Model, node: Cluster) -> Non
     assert set(np.unique(usual.combinations.schedule)) <= {
         Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED,
     }  # fmt: skip
-    asked = search(gpt22, node, fixed, wanted={"schedule": (Schedule.ZB_V, Schedule.DUALPIPE), "tp": (1, 2)})
+    wanted = {"schedule": (Schedule.ZB_V, Schedule.DUALPIPE), "tp": (1, 2)}
+    roomy = replace(node, system=replace(node.system, gpu=replace(node.gpu, memory=1e12)))
+    asked = search(gpt22, roomy, fixed, wanted=wanted, every=True)
     assert set(np.unique(asked.combinations.schedule)) == {Schedule.ZB_V, Schedule.DUALPIPE}
     known = facts(gpt22, node, 2048)
     for name, violated, _ in RULES:

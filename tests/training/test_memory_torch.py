@@ -19,7 +19,7 @@ from podsim.hardware.cluster import load_cluster
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.training.batch import prepare
-from podsim.training.memory import KINDS, held_memory, memory_kind_bytes
+from podsim.training.memory import KINDS, memory_kind_bytes
 from podsim.training.memory_torch import has_chunks_apart
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software
@@ -90,11 +90,14 @@ def _kinds(case: dict[str, Any], software: Software, **changes: Any) -> dict[str
     every = slice(None)
     stages = ready.stages.of(every)
     plan = ready.plan.wide()
-    held = held_memory(plan, software, stages, ready.weights.of(every), ready.activations.of(every))
+    weights, activations = ready.weights.of(every), ready.activations.of(every)
     holds = (stages.blocks[:, [0, -1], 0] > 0).tolist()
     stage = holds.index([case["rank"] == 0, case["rank"] == case["pp"] - 1])
     shape = stages.blocks[:, 0].shape
-    kinds = (np.broadcast_to(kind, shape) for kind in memory_kind_bytes(plan, software, held))
+    kinds = (
+        np.broadcast_to(kind, shape)
+        for kind in memory_kind_bytes(plan, software, stages, weights, activations)
+    )
     return {name: float(kind[stage, 0]) for name, kind in zip(KINDS, kinds, strict=True)}
 
 

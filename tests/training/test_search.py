@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,12 @@ from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.plan import Plan
-from podsim.training.plan_values import SCHEDULE_CODES
+from podsim.training.plan_values import SCHEDULE_CODES, Recompute
 from podsim.training.predict import predict_plan
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import Space
 from podsim.training.search_order import fastest_plans, first_of_each_layout
+from podsim.training.software import load_software, usable_bytes
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
@@ -49,11 +51,12 @@ def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
         if not pointless and not plan.problems(gpt22, node):
             one = predict_plan(gpt22, node, plan)
             times[plan] = (one.step_time, one.memory)
-    fitting = [time for time, memory in times.values() if memory <= node.gpu.memory]
+    room = usable_bytes(node.gpu, load_software(FIXED.software))
+    fitting = [time for time, memory in times.values() if memory <= room]
     assert found.order.size > 0
     assert found.seconds(found.order[0]) == pytest.approx(min(fitting), rel=1e-9)
     assert found.evaluated <= len(times)
-    distinct = {(round(t, 9), round(m)) for t, m in times.values()}
+    distinct = {(round(t, 9), round(m)) for t, m in times.values() if m <= room}
     finite = np.isfinite(found.step_seconds)
     memory = np.broadcast_to(found.memory_bytes, finite.shape)[finite].tolist()
     times_found = found.step_seconds[finite].tolist()
@@ -108,6 +111,8 @@ def test_all_plans_cost_what_a_step_costs(node: Cluster, software: str) -> None:
         "schedule": tuple(SCHEDULE_CODES[name] for name in schedules),
     }  # fmt: skip
     model, fixed = load_model("mixtral-8x7b"), Plan(global_batch=16, software=software)
+    roomy = replace(node.gpu, memory=1e13)  # so that all plans fit
+    node = replace(node, system=replace(node.system, gpu=roomy))
     found = search(model, node, fixed, wanted=wanted, every=True)
     for (grad, param), seconds in zip(found.flags.tolist(), found.step_seconds, strict=True):
         alone = step_cost(
@@ -154,15 +159,30 @@ def test_what_gets_no_time_can_win_nothing(
 
 def _check_contenders(some: SearchResult, every: SearchResult) -> None:
     """The front, the counts, and the fastest of all degrees are those of a search that times every plan."""
-    assert some.pareto.tolist() == every.pareto.tolist()
     assert (some.evaluated, some.fitting) == (every.evaluated, every.fitting)
     assert every.fitting == every.order.size > 0
-    assert np.array_equal(some.memory_bytes, every.memory_bytes)
+
+    def plans(found: SearchResult, positions: Iterable[int]) -> list[tuple[Plan, float, float]]:
+        return [(found.plan(at), found.seconds(at), found.memory(at)) for at in positions]
+
+    assert plans(some, some.pareto) == plans(every, every.pareto)
     some_best, every_best = (
-        first_of_each_layout(found, fastest_plans(found).tolist(), 10_000) for found in (some, every)
+        plans(found, first_of_each_layout(found, fastest_plans(found).tolist(), 10_000))
+        for found in (some, every)
     )
     assert some_best[: len(every_best)] == every_best  # of all plans, the fastest 100,000 are looked at
-    assert some.seconds_of(some.order).tolist() == every.seconds_of(some.order).tolist()
+
+
+def test_where_nothing_fits_the_lightest_plan_is_given(gpt3: Model, node: Cluster) -> None:
+    """Of 175 thousand million parameters on eight GPUs, one replica holds the least: all are counted."""
+    wanted = {"micro_batch": (1, 2), "flash": (True,), "recompute_layers": (1,)}
+    found = search(gpt3, node, FIXED, wanted=wanted)
+    assert (found.order.size, found.fitting, found.memory_bytes.size) == (0, 0, 1)
+    assert found.evaluated > 100
+    lightest = found.combinations.take(0)
+    assert found.memory(0) == pytest.approx(predict_plan(gpt3, node, lightest).memory, rel=1e-12)
+    assert int(lightest.recompute) == Recompute.FULL
+    assert (lightest.dp, lightest.micro_batch) == (1, 1)
 
 
 def test_plans_with_headroom_come_first(gpt22: Model, node: Cluster) -> None:
@@ -178,6 +198,6 @@ def test_plans_with_headroom_come_first(gpt22: Model, node: Cluster) -> None:
     assert (np.diff(seconds[:first]) >= -1e-9).all()
     assert (np.diff(seconds[first:]) >= -1e-9).all()
     assert (free.fitting, free.evaluated) == (roomy.fitting, roomy.evaluated)
-    assert free.pareto.tolist() == roomy.pareto.tolist()
+    assert [free.plan(at) for at in free.pareto] == [roomy.plan(at) for at in roomy.pareto]
     assert roomy.roomy_bytes == pytest.approx(middle)
     assert roomy.memory(order[0]) <= middle < free.memory(fastest_plans(free)[0])

@@ -11,7 +11,7 @@ import pytest
 from podsim.answers.prediction import PARTS
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
-from podsim.training.contenders import Contenders, least_layout_seconds
+from podsim.training.contenders import Contenders, least_layout_seconds, runs_of_degrees
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
 from podsim.training.predict import predict_plan
@@ -90,9 +90,12 @@ def test_the_least_time_of_a_layout_by_hand(schedule: str, send: float, seconds:
 ])  # fmt: skip
 def test_a_plan_gets_a_time_if_it_may_win(least: float, memory: float, kept: bool) -> None:
     """Against one of the same degrees that takes 1 s and has 1 B, and one with less memory that takes 2 s."""
-    plans = Plan(tp=np.ones(3, int)).arrays()
+    runs, degrees = runs_of_degrees(Plan(tp=np.ones(3, int)).arrays())
     known = Contenders(
-        plans=plans, least_seconds=np.array([1.0, 2.0, least]), memory_bytes=np.array([1, 0.1, memory])
+        runs=runs,
+        degrees=degrees,
+        least_seconds=np.array([1.0, 2.0, least]),
+        memory_bytes=np.array([1, 0.1, memory]),
     )
     timed = known.after(np.array([0, 1]), np.array([1.0, 2.0]))
     assert (2 in timed) == kept

@@ -28,7 +28,7 @@ from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
 from podsim.training.layers import layer_table
 from podsim.training.layout import Stages
-from podsim.training.memory import held_memory, memory_kind_bytes
+from podsim.training.memory import memory_kind_bytes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS
 from podsim.training.predict import flops_per_token
@@ -268,13 +268,8 @@ def _first_stage_bytes(batch: Batch) -> Floats:
     stages = ready.stages.of(every)
     layers = stages.blocks.copy()
     layers[:, [0, -1]] = 0
-    held = held_memory(
-        plan,
-        ready.software,
-        Stages(blocks=layers, count=stages.count, first=stages.first),
-        ready.weights.of(every),
-        ready.activations.of(every),
-    )
-    total = np.asarray(sum(memory_kind_bytes(plan, ready.software, held)[:4]))
+    own = Stages(blocks=layers, count=stages.count, first=stages.first)
+    kinds = memory_kind_bytes(plan, ready.software, own, ready.weights.of(every), ready.activations.of(every))
+    total = np.asarray(sum(kinds[:4]))
     first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)
     return np.asarray(total[first, np.arange(first.size)])

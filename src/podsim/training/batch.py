@@ -6,7 +6,7 @@ come in chunks that fit the caches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from podsim.training.memory import (
     Activations,
     Weights,
     activation_table,
-    held_memory,
     memory_kind_bytes,
     weight_table,
 )
@@ -154,7 +153,8 @@ class Keyed(Generic[T]):
 
     def of(self, part: slice | Array) -> T:
         """The table's values for some of the plans."""
-        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        is_single = isinstance(part, slice) and self.index.size == 1
+        return self.table if is_single else gather(self.table, self.index[part])
 
 
 def keyed_table(
@@ -217,14 +217,15 @@ class _Maker:
         return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
 
     def layers(self, *, summed: bool = False) -> Keyed[Array]:
-        def of_plans(sub: Plan) -> Array:
-            return layer_table(self.model, self.cluster, sub, self.software)
+        summed = summed and not self.plan.paired.any()  # what pairs of passes hide needs the parts
 
-        if summed and not self.plan.paired.any():  # what pairs of passes hide needs the parts
-            return self.of_key(
-                "summed layers", LAYER_KEY, lambda sub: of_plans(sub).sum(axis=1, keepdims=True)
-            )
-        return self.of_key("layers", LAYER_KEY, of_plans)
+        def of_plans(sub: Plan) -> Array:
+            few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
+            parts = [sub] if sub.size == 1 else few
+            tables = (layer_table(self.model, self.cluster, part, self.software) for part in parts)
+            return np.concatenate([t.sum(axis=1, keepdims=True) if summed else t for t in tables], axis=-1)
+
+        return self.of_key("summed layers" if summed else "layers", LAYER_KEY, of_plans)
 
     def ends(self) -> Keyed[StepEnd]:
         return self.of_key(
@@ -307,11 +308,11 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     )
 
 
-def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
-    """The layouts of some of the plans."""
+def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Array] | None = None) -> Layout:
+    """The layouts of some of the plans; `changes` are other values of fields that no table depends on."""
     plan, software = tables.plan, tables.software
-    if plan.size > 1:
-        plan = plan.take(part).wide()
+    if plan.size > 1 or not isinstance(part, slice):
+        plan = plan.take(part).having(changes or {}).wide()
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
     paired = None if tables.paired is None else tables.paired.of(part)
     layers, stretch = tables.layers.of(part), None
@@ -328,7 +329,6 @@ def layout_of(tables: PlanTables, part: slice | Array) -> Layout:
         paths=paths,
         passes=passes,
         sends=sends,
-        held=held_memory(plan, software, stages, tables.weights.of(part), tables.activations.of(part)),
         micro_batches=np.asarray(plan.micro_batches, dtype=float),
         chunks=chunks,
         parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
@@ -383,7 +383,8 @@ def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> Step
     layout, software = layout_of(tables, part), tables.software
     assert tables.ends is not None
     step, parts = part_seconds(layout, tables.ends.of(part), software, tables.core_share)
-    bytes_of_kinds = memory_kind_bytes(layout.plan, software, layout.held)
+    own = layout.stages, tables.weights.of(part), tables.activations.of(part)
+    bytes_of_kinds = memory_kind_bytes(layout.plan, software, *own)
     kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
         kind[:] = size

@@ -18,7 +18,7 @@ from podsim.training.plan_values import Array
 from podsim.training.software import Software
 from podsim.training.step import through_seconds, wire_seconds
 
-DEGREES = ("tp", "pp", "cp", "ep")
+_DEGREES = ("tp", "pp", "cp", "ep")
 """The degrees that make two plans on one number of GPUs different layouts to a user."""
 _TIED = 1 + 1e-6
 """factor. A plan within this of the fastest of its degrees keeps its time."""
@@ -39,13 +39,24 @@ def least_layout_seconds(layout: Layout, software: Software, core_share: float) 
     return np.maximum(through, wire_seconds(layout)) + software.host_step
 
 
+def runs_of_degrees(plans: Plan) -> tuple[Shaped[Array, "plan"], Shaped[Array, "run"]]:
+    """(the number of each plan's run of equal degrees, the number of each run's degrees)."""
+    values = np.stack([np.broadcast_to(getattr(plans, name), plans.size) for name in _DEGREES])
+    changes = np.append(True, (values[:, 1:] != values[:, :-1]).any(axis=0))
+    degrees = np.unique(values[:, changes], axis=1, return_inverse=True)[1].ravel()
+    return np.cumsum(changes) - 1, degrees
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contenders:
     """Bounds of all plans, from which the ones that need a time follow."""
 
-    plans: Plan
+    runs: Shaped[Array, "plan"]
+    """The number of each plan's run of equal degrees, ascending."""
+    degrees: Shaped[Array, "run"]
+    """The number of each run's degrees."""
     least_seconds: Shaped[Array, "plan"]
-    """s. The least time of each; infinite where a plan does not fit."""
+    """s. The least time of each; infinite where it is unknown."""
     memory_bytes: Shaped[Array, "plan"]
     roomy_bytes: float = np.inf
     """B. The memory up to which a plan has headroom: the fastest of these, too, gets a time."""
@@ -56,19 +67,12 @@ class Contenders:
 
     @cached_property
     def _starts(self) -> Shaped[Array, "run"]:
-        """The first plan of each run of equal degrees."""
-        changes = np.zeros(self.least_seconds.size, dtype=bool)
-        changes[0] = True
-        for name in DEGREES:
-            values = np.asarray(getattr(self.plans, name))
-            changes[1:] |= values[1:] != values[:-1]
-        return np.flatnonzero(changes)
+        """The first plan of each run that has one."""
+        return np.flatnonzero(np.diff(self.runs, prepend=-1))
 
     @cached_property
     def _degrees(self) -> Shaped[Array, "run"]:
-        """The number of each run's degrees."""
-        values = [np.asarray(getattr(self.plans, name))[self._starts] for name in DEGREES]
-        return np.asarray(np.unique(np.stack(values), axis=1, return_inverse=True)[1]).ravel()
+        return np.asarray(self.degrees[self.runs[self._starts]])
 
     def _of_runs(self, values: Shaped[Array, "run"]) -> Shaped[Array, "plan"]:
         return np.repeat(values, np.diff(np.append(self._starts, self.least_seconds.size)))

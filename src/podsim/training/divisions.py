@@ -1,115 +1,211 @@
-"""The plans of a search by what their data-parallel ranks divide, so that each layout is computed once for all of them.
+"""Which plans of a search fit, found before any of them gets a time.
 
-A search has several times as many plans as layouts: plans of one layout differ only in zero and shard.
+Memory is what ranks divide, of few distinct plans, and what they do not, of layouts alone: each is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
 from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from podsim.axes import Shaped
-from podsim.hardware.cluster import Cluster
 from podsim.records import dataclass
-from podsim.training.batch import Keyed, PlanTables, distinct_keys, gather, prepare
-from podsim.training.groups import GROUP_KEY, end_table
-from podsim.training.layout import Layout, StepEnd
-from podsim.training.memory import memory_kind_bytes
+from podsim.training.batch import Keyed, chunks, distinct_keys, keyed_table
+from podsim.training.layout import Stages
+from podsim.training.memory import (
+    ACTIVATION_KEY,
+    WEIGHT_KEY,
+    Activations,
+    Weights,
+    activation_table,
+    divided_bytes,
+    held_weights,
+    memory_kind_bytes,
+    undivided_bytes,
+    weight_table,
+)
+from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array
+from podsim.training.plan_values import ARRAY_FIELDS, Array
+from podsim.training.search_space import Division, SearchSpace
 from podsim.training.software import Software
-from podsim.training.step import step_seconds
 from podsim.workload.model import Model
 
-_DIVIDED = ("zero", "shard")
-"""The fields that say what data-parallel ranks divide."""
+S = TypeVar("S")
+T = TypeVar("T")
+_DIVIDED_KEY = ("tp", "pp", "virtual_stages", "schedule", "dp", "cp", "ep", "expert_tp")
+"""The fields that the bytes which ranks divide depend on, with zero and shard."""
+_LATER = ("zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param")
+
+
+class _Fitting(NamedTuple):
+    """Plans of one division that fit, by ascending rows and modes."""
+
+    rows: Shaped[Array, "plan"]
+    modes: Shaped[Array, "plan"]
+    memory_bytes: Shaped[Array, "plan"]
+
+
+_NO_PLANS = _Fitting(np.arange(0), np.arange(0), np.empty(0))
+
+
+def map_all(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
+    """What a function gives of each item, by one or several threads."""
+    if jobs == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(jobs or os.cpu_count())
+    try:
+        yield from pool.map(function, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def until_interrupted(results: Iterator[T], count: int, report: Callable[[float], None]) -> list[T]:
+    """The results before a KeyboardInterrupt, which must not be the first; reports the share of their number."""
+    known: list[T] = []
+    try:
+        for result in results:
+            known.append(result)
+            report(len(known) / count)
+    except KeyboardInterrupt:
+        if not known:
+            raise
+    return known
 
 
 @dataclass(frozen=True, kw_only=True)
-class Division:
-    """All plans of one zero and one shard, in the order of their layouts."""
+class FittingPlans:
+    """The plans of a space that fit, one division after the other, by ascending rows and modes."""
 
-    zero: int
-    shard: int
-    start: int
-    """The position of the first of them among all plans."""
-    layouts: Shaped[Array, "plan"]
-    """The position of the layout of each."""
-    ends: Keyed[StepEnd]
+    space: SearchSpace
+    rows: Shaped[Array, "plan"]
+    modes: Shaped[Array, "plan"]
+    memory_bytes: Shaped[Array, "plan"]
+    borders: Sequence[int]
+    """The first plan of each division, and the number of plans."""
 
+    def take(self, positions: Shaped[Array, "position"]) -> Plan:
+        """Plans at positions."""
+        number = np.searchsorted(self.borders, positions, side="right") - 1
+        divided = np.array([(division.zero, division.shard) for division in self.space.divisions])[number]
+        columns = self.space.columns(self.modes[positions])
+        rows = self.space.rows.take(self.rows[positions])
+        return rows.having({**columns, "zero": divided[:, 0], "shard": divided[:, 1]})
 
-def sort_by_division(plans: Plan, layouts: Shaped[Array, "plan"]) -> tuple[Plan, Shaped[Array, "plan"]]:
-    """The plans and their layouts, stably sorted by zero and shard."""
-    _, division = distinct_keys(plans.arrays(), _DIVIDED)
-    order = np.argsort(division.astype(np.int16), kind="stable")  # numpy sorts short numbers by their digits
-    return plans.take(order), layouts[order]
-
-
-def divide_plans(
-    model: Model, cluster: Cluster, plans: Plan, layouts: Shaped[Array, "plan"], software: Software
-) -> tuple[PlanTables, list[Division]]:
-    """(tables of the distinct layouts of plans that are `sort_by_division`, the plans by what they divide).
-
-    Plans of one number in `layouts` differ in zero and shard alone.
-    """
-    plan_of = np.full(int(layouts.max()) + 1, -1, dtype=layouts.dtype)
-    plan_of[layouts] = np.arange(layouts.size)
-    legal = plan_of >= 0
-    number = np.cumsum(legal, dtype=np.int32) - np.int32(1)
-    tables = prepare(model, cluster, plans.take(plan_of[legal]), search=True)
-    first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in _DIVIDED])
-    groups = tables.plan.take(first)
-    zero, shard = np.asarray(plans.zero), np.asarray(plans.shard)
-    borders = np.flatnonzero((zero[1:] != zero[:-1]) | (shard[1:] != shard[:-1])) + 1
-    divisions = []
-    for start, stop in pairwise([0, *borders.tolist(), layouts.size]):
-        own = number[layouts[start:stop]]
-        seen = np.bincount(group[own], minlength=first.size) > 0
-        fields_of = {"zero": int(zero[start]), "shard": int(shard[start])}
-        sub = groups.take(np.flatnonzero(seen)).having(fields_of).arrays().wide()
-        ends = Keyed(
-            end_table(model, cluster, sub, software), (np.cumsum(seen, dtype=np.int32) - 1)[group[own]]
-        )
-        divisions.append(Division(**fields_of, start=start, layouts=own, ends=ends))
-    return tables, divisions
+    def by_division(self) -> Iterator[tuple[int, Shaped[Array, "plan"]]]:
+        """(number of a division, the rows of its plans)."""
+        for number, (low, high) in enumerate(pairwise(self.borders)):
+            yield number, self.rows[low:high]
 
 
-def divided_chunk(
-    layout: Layout, divisions: Sequence[Division], chunk: slice
-) -> Iterator[tuple[slice, Division, Shaped[Array, "plan"] | None, Layout, StepEnd]]:
-    """What the plans of a chunk of layouts are, division by division.
+@dataclass(frozen=True, kw_only=True)
+class SpaceMemory:
+    """What the memory of the plans of a space depends on."""
 
-    Gives (slice of all plans, their division, the position of each one's layout in the chunk, or None where all are
-    in it, layouts, ends).
-    """
-    for division in divisions:
-        # of the layouts' own type: else all of them would be converted
-        bounds = np.array([chunk.start, chunk.stop], dtype=division.layouts.dtype)
-        low, high = np.searchsorted(division.layouts, bounds).tolist()
-        if low == high:
-            continue
-        every = high - low == layout.plan.size
-        index = None if every else division.layouts[low:high] - chunk.start
-        own = layout if index is None else gather(layout, index)
-        part = slice(division.start + low, division.start + high)
-        yield part, division, index, own, division.ends.of(slice(low, high))
+    space: SearchSpace
+    software: Software
+    stages: Keyed[Stages]
+    weights: Keyed[Weights]
+    activations: Keyed[Activations]
+    divided: Sequence[Shaped[Array, "stage plan"]]
+    """B. What ranks divide, under each division, of plans that differ in _DIVIDED_KEY; empty in PyTorch's own runtime."""
+    groups: Shaped[Array, "row"]
+    """The position of each row's among them."""
+    names: Sequence[str]
+    """The fields that memory depends on."""
+
+    def _candidates(self, room: float) -> list[Shaped[Array, "row"]]:
+        """The rows of each division of which what is divided alone takes less than a room."""
+        divisions = self.space.divisions
+        if not self.divided:
+            return [division.rows for division in divisions]
+        return [
+            division.rows[(divided.max(axis=0) <= room)[self.groups[division.rows]]]
+            for division, divided in zip(divisions, self.divided, strict=True)
+        ]
+
+    def fitting(
+        self, room: float, jobs: int, report: Callable[[float], None]
+    ) -> tuple[FittingPlans, Shaped[Array, "row"]]:
+        """(the plans that fit in a room, the rows that an interruption left undecided)."""
+        candidates = self._candidates(room)
+        is_candidate = np.zeros(self.space.rows.size, dtype=bool)
+        for own in candidates:
+            is_candidate[own] = True
+        rows = np.flatnonzero(is_candidate)
+        parts = [rows[part] for part in chunks(rows.size, 2048)]
+        results = map_all(lambda part: self._fitting(part, candidates, room), parts, jobs)
+        decided = until_interrupted(results, len(parts), report) or [[_NO_PLANS] * len(candidates)]
+        divisions = [
+            _Fitting(*map(np.concatenate, zip(*own, strict=True))) for own in zip(*decided, strict=True)
+        ]
+        borders = np.cumsum([0, *(own.rows.size for own in divisions)]).tolist()
+        every = _Fitting(*map(np.concatenate, zip(*divisions, strict=True)))
+        plans = FittingPlans(space=self.space, borders=borders, **every._asdict())
+        return plans, rows[sum(part.size for part in parts[: len(decided)]) :]
+
+    def _fitting(
+        self, rows: Shaped[Array, "row"], candidates: Sequence[Array], room: float
+    ) -> list[_Fitting]:
+        """The plans of each division that fit, of ascending rows that are candidates."""
+        space, modes = self.space, self.space.modes
+        own = space.rows.take(rows)
+        first, index = distinct_keys(own, self.names)  # an overlap changes no memory
+        legal = space.is_legal(own.pp)
+        at = np.repeat(rows[first], len(modes))
+        mode = np.tile(np.arange(len(modes)), first.size)
+        plan = space.rows.take(at).having(space.columns(mode)).wide()
+        stages, activations = self.stages.of(at), self.activations.of(at)
+        exists = stages.count > 0
+        groups = self.groups[at]
+        if self.divided:
+            kept = reduce(np.add, undivided_bytes(plan, self.software, stages, activations))
+        fitting = []
+        for number, (division, wanted) in enumerate(zip(space.divisions, candidates, strict=True)):
+            low, high = np.searchsorted(wanted, [rows[0], rows[-1] + 1]).tolist()
+            part = np.searchsorted(rows, wanted[low:high])
+            if self.divided:
+                total = kept + self.divided[number].take(groups, axis=1)
+            else:
+                divided = plan.having({"zero": division.zero, "shard": division.shard})
+                parts = memory_kind_bytes(divided, self.software, stages, self.weights.of(at), activations)
+                total = reduce(np.add, parts)
+            memory = np.where(exists, total, 0.0).max(axis=0).reshape(-1, len(modes))[index[part]]
+            row, chosen = np.nonzero((memory <= room) & legal[part])
+            fitting.append(_Fitting(wanted[low:high][row], chosen, memory[row, chosen]))
+        return fitting
 
 
-def division_seconds(
-    tables: PlanTables, layout: Layout, end: StepEnd, division: Division, flags: Shaped[Array, "flags field"]
-) -> Shaped[Array, "flags plan"]:
-    """Step seconds of layouts under one way to divide; `flags` has values of overlap_grad and overlap_param."""
-    divided = {"zero": division.zero, "shard": division.shard}
-    overlaps = {"overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:]}
-    plan = layout.plan.having({**divided, **overlaps})
-    return step_seconds(layout, plan, tables.software, end, tables.core_share)
+def space_memory(model: Model, space: SearchSpace, software: Software) -> SpaceMemory:
+    """Tables of the memory of a space."""
+    rows, torch = space.rows, software.runtime == "torch"
+    stages = keyed_table(rows, STAGE_KEY, partial(stages_table, model))
+    weights = keyed_table(rows, WEIGHT_KEY, partial(weight_table, model))
+    first, groups = distinct_keys(rows, _DIVIDED_KEY)
+    plan = rows.take(first).wide()
 
+    def divided(division: Division) -> Array:
+        own = plan.having({"zero": division.zero, "shard": division.shard})
+        held = held_weights(own, software, stages.of(first), weights.of(first))
+        total = reduce(np.add, divided_bytes(own, software, held))
+        return np.where(stages.of(first).count > 0, total, 0.0)
 
-def division_bytes(layout: Layout, division: Division, software: Software) -> Shaped[Array, "plan"]:
-    """Bytes on the fullest stage of layouts under one way to divide."""
-    plan = layout.plan.having({"zero": division.zero, "shard": division.shard})
-    total = reduce(np.add, memory_kind_bytes(plan, software, layout.held))
-    return np.asarray(np.where(layout.stages.count > 0, total, 0.0).max(axis=0))
+    left_out = _LATER if torch else (*_LATER, "overlap_tp")
+    columns = {name: np.asarray(getattr(rows, name)) for name in ARRAY_FIELDS if name not in left_out}
+    return SpaceMemory(
+        space=space,
+        software=software,
+        stages=stages,
+        weights=weights,
+        activations=keyed_table(rows, ACTIVATION_KEY, lambda plan: activation_table(model, plan, software)),
+        divided=[] if torch else [divided(division) for division in space.divisions],
+        groups=groups,
+        names=[name for name, column in columns.items() if (column != column[0]).any()],
+    )

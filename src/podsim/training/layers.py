@@ -24,6 +24,7 @@ from podsim.training.plan_values import Array, Grid, Recompute
 from podsim.training.shapes import (
     Item,
     OpTimes,
+    add_to_blocks,
     attention_times,
     element_bytes,
     gemm_times,
@@ -156,8 +157,8 @@ def busy_and_host(
         launch = times.kernels * software.host_kernel
         if software.selective == "outputs":
             is_repeated = np.array([[repeats_output(item.op)] for item in items])
-            np.add.at(outputs[part], where, times.forward * is_repeated)
-            np.add.at(outputs_host, where, launch * is_repeated)
+            add_to_blocks(outputs[part], where, times.forward * is_repeated)
+            add_to_blocks(outputs_host, where, launch * is_repeated)
         for total, seconds in (
             (busy[Pass.FORWARD, part], times.forward),
             (busy[Pass.BACKWARD, part], times.backward),
@@ -172,7 +173,7 @@ def busy_and_host(
             (routed, times.forward * is_routed),
             (routed_host, launch * is_routed),
         ):
-            np.add.at(total, where, seconds)
+            add_to_blocks(total, where, seconds)
     _add_exchanges(model, cluster, plan, software, busy, host, cores, cores_back)
     if software.expert_kernels and not plan.capacity_factor:
         add_waits_for_counts(busy[Pass.FORWARD].sum(axis=0), host[Pass.FORWARD], routed, routed_host)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from podsim.axes import Shaped
 from podsim.records import dataclass
-from podsim.training.memory_torch import TorchLayout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 
@@ -175,31 +174,32 @@ class Counts:
     expert: Shaped[Array, "stage plan"] | None
     """The parameters of experts; None without any."""
 
+    @property
+    def total(self) -> Shaped[Array, "stage plan"]:
+        """The number of both."""
+        return self.dense if self.expert is None else self.dense + self.expert
+
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """What stages hold before ZeRO divides it; values of classes that a pipeline lacks mean nothing."""
+class HeldWeights:
+    """What stages hold of weights before ZeRO divides it; values of classes that a pipeline lacks mean nothing."""
 
-    dense: Shaped[Array, "stage plan"]
-    """The parameters, except experts."""
-    expert: Shaped[Array, "stage plan"] | None
-    """The parameters of experts; None without any."""
+    counts: Counts
+    """The parameters."""
     copies: tuple[Shaped[Array, "stage plan"], Shaped[Array, "stage plan"]] | None
     """The copies that are trained, and the versions that are kept; None where no plan has several of either."""
-    activations: Shaped[Array, "stage plan"]
-    """B. The activations in flight."""
-    logits: Shaped[Array, "stage plan"]
-    """B. The logits."""
-    gathered: Shaped[Array, "plan"]
-    """B. The tensors gathered along the sequence."""
     largest: Shaped[Array, "plan"]
     """The parameters of the largest block."""
     trained: Counts | None
     """The parameters that are trained, where fine-tuning leaves only a part; None for all."""
     stored: Counts | None
     """The parameters in 16 bits that take as many bytes, where fine-tuning quantises some; None for all."""
-    torch: TorchLayout | None
-    """The same for PyTorch's own runtime, in place of activations, logits and what is gathered; None for others."""
+
+    def copied(self, sizes: list[Array]) -> list[Array]:
+        """Bytes of weights, gradients and optimizer of all copies."""
+        homes, versions = self.copies or (1.0, 1.0)
+        weights, *others = (size * homes for size in sizes)
+        return [weights * versions, *others]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,6 @@ class Layout:
     paths: Paths
     passes: Passes
     sends: Sends
-    held: Held
     micro_batches: Shaped[Array, "plan"]
     """The micro-batches of a step."""
     chunks: Shaped[Array, "plan"]

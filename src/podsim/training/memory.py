@@ -7,7 +7,6 @@ flight of each schedule).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -16,7 +15,7 @@ from podsim.axes import Shaped
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass, replace
 from podsim.schedules.entries import SCHEDULES, ScheduleEntry
-from podsim.training.layout import Counts, Held, Stages
+from podsim.training.layout import Counts, HeldWeights, Stages
 from podsim.training.memory_torch import (
     TorchLayout,
     beyond_kept_bytes,
@@ -259,22 +258,14 @@ def _schedule_number(
     return np.asarray(number)
 
 
-def held_memory(
-    plan: Plan, software: Software, stages: Stages, weights: Weights, activations: Activations
-) -> Held:
-    """What each class of stages of plans holds."""
-    counts = _counts(stages, weights)
-    return Held(
-        dense=counts.dense,
-        expert=counts.expert,
+def held_weights(plan: Plan, software: Software, stages: Stages, weights: Weights) -> HeldWeights:
+    """What each class of stages of plans holds of weights."""
+    return HeldWeights(
+        counts=_counts(stages, weights),
         copies=weight_copies(plan, stages.first),
-        activations=_activation_bytes(plan, stages, activations),
-        logits=activations.logits * (stages.blocks[:, -1] > 0),
-        gathered=activations.gathered,
         largest=weights.tensor if software.gathers_tensors else (weights.dense + weights.expert).max(axis=0),
         trained=None if weights.trained is None else _counts(stages, weights.trained),
         stored=None if weights.stored is None else _counts(stages, weights.stored),
-        torch=_torch_layout(plan, stages, weights, activations) if software.runtime == "torch" else None,
     )
 
 
@@ -304,41 +295,55 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     )
 
 
-def memory_kind_bytes(plan: Plan, software: Software, held: Held) -> tuple[Shaped[Array, "stage plan"], ...]:
+def undivided_bytes(
+    plan: Plan, software: Software, stages: Stages, activations: Activations
+) -> tuple[Array, Array, Array, Array]:
+    """Bytes of activations, logits, buffers and the floor, whatever ZeRO divides; not of PyTorch's own runtime."""
+    kept = _activation_bytes(plan, stages, activations)
+    logits = activations.logits * (stages.blocks[:, -1] > 0)
+    fused = np.minimum(logits, 0.0)
+    floor = software.memory_floor + software.reserved + software.reserved_share * kept
+    return kept + fused, logits - fused, activations.gathered, np.asarray(floor)
+
+
+def memory_kind_bytes(
+    plan: Plan, software: Software, stages: Stages, weights: Weights, activations: Activations
+) -> tuple[Shaped[Array, "stage plan"], ...]:
     """Bytes of each kind, in the order of KINDS, for each class of stages of plans (the arrays broadcast)."""
-    zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor)
+    held = held_weights(plan, software, stages, weights)
+    if software.runtime != "torch":
+        *trained, largest = divided_bytes(plan, software, held)
+        kept, logits, gathered, floor = undivided_bytes(plan, software, stages, activations)
+        return (*trained, kept, logits, largest + gathered, floor)
+    zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor + software.reserved)
+    moment = highest_moment(plan, software, _torch_layout(plan, stages, weights, activations))
+    if held.trained is not None and held.stored is not None:
+        stored, taught = (
+            part.total / np.maximum(held.counts.total, 1.0) for part in (held.stored, held.trained)
+        )
+        moment = moment._replace(weights=moment.weights * stored, gradients=moment.gradients * taught)
+    # the moment includes what is not divided
+    trained = _trained_bytes(plan, software, held, np.zeros_like(zero, dtype=bool))
+    trained[0] = np.where(zero >= 3, moment.weights, trained[0])
+    trained[1] = trained[1] + np.where(zero >= 3, moment.gradients, 0.0)
+    return (*held.copied(trained), moment.activations, moment.logits, moment.buffers, floor)
+
+
+def divided_bytes(
+    plan: Plan, software: Software, held: HeldWeights
+) -> tuple[Shaped[Array, "stage plan"], ...]:
+    """Bytes of weights, gradients, optimizer, and of the layer that ZeRO 3 gathers."""
     # a framework that gathers weights once a step keeps them, and all gradients, until its pipeline has run
-    is_whole = (np.asarray(plan.pp) > 1) & (zero >= 3) & (not software.regather)
-    if held.torch is None:
-        trained = _trained_bytes(plan, software, held, is_whole)
-        largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
-        buffers = np.where((zero >= 3) & ~is_whole, largest, 0.0) + held.gathered
-        reserved = software.reserved_share * held.activations
-        fused, floor = np.minimum(held.logits, 0.0), floor + software.reserved + reserved
-        others = (held.activations + fused, held.logits - fused, buffers, floor)
-    else:
-        moment = highest_moment(plan, software, held.torch)
-        if held.trained is not None and held.stored is not None:
-            share = partial(_share_of, held)
-            moment = moment._replace(
-                weights=moment.weights * share(held.stored), gradients=moment.gradients * share(held.trained)
-            )
-        # the moment includes what is not divided
-        trained = _trained_bytes(plan, software, held, np.zeros_like(is_whole))
-        trained[0] = np.where(zero >= 3, moment.weights, trained[0])
-        trained[1] = trained[1] + np.where(zero >= 3, moment.gradients, 0.0)
-        others = (moment.activations, moment.logits, moment.buffers, floor + software.reserved)
-    if held.copies is not None:
-        homes, versions = held.copies
-        trained = [size * homes for size in trained]
-        trained[0] = trained[0] * versions
-    return (*trained, *others)
+    is_whole = (np.asarray(plan.pp) > 1) & (np.asarray(plan.zero) >= 3) & (not software.regather)
+    largest = held.largest * (2 * element_bytes(plan.precision) + software.gradient_memory)
+    gathered = np.where((np.asarray(plan.zero) >= 3) & ~is_whole, largest, 0.0)
+    return (*held.copied(_trained_bytes(plan, software, held, is_whole)), gathered)
 
 
-def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) -> list[Array]:
+def _trained_bytes(plan: Plan, software: Software, held: HeldWeights, is_whole: Array) -> list[Array]:
     """[weights, gradients, optimizer] of one copy; where `is_whole`, ZeRO 3 divides neither weights nor gradients."""
     zero = np.asarray(plan.zero)
-    counts = held.trained or Counts(held.dense, held.expert)
+    counts = held.trained or held.counts
     parameters, divided = _division(plan, counts)
     held_copy = _division(plan, held.stored or counts)
 
@@ -363,7 +368,7 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
 
 def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
     """(parameters of a rank, those that it holds where ZeRO divides them)."""
-    parameters = counts.dense if counts.expert is None else counts.dense + counts.expert
+    parameters = counts.total
     if not (np.asarray(plan.zero) >= 1).any():
         return parameters, parameters
     shard = np.asarray(plan.shard_ranks, dtype=float)
@@ -371,13 +376,6 @@ def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
     if counts.expert is not None:
         divided = divided + counts.expert / plan.expert_copies(plan.shard_ranks)
     return parameters, divided
-
-
-def _share_of(held: Held, part: Counts) -> Shaped[Array, "stage plan"]:
-    """A part of what stages hold, over all of it."""
-    total = held.dense if held.expert is None else held.dense + held.expert
-    counted = part.dense if part.expert is None else part.dense + part.expert
-    return np.asarray(counted / np.maximum(total, 1.0))
 
 
 def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> Shaped[Array, "stage plan"]:

@@ -227,6 +227,8 @@ class PlanValues(TrainedFields, LayoutFields):
 def _values_at(column: Array, index: Any) -> Array:
     """The values at an index; `take` is several times as quick, and knows no masks and no slices."""
     is_index = isinstance(index, np.ndarray) and index.dtype != bool
+    if is_index and column.strides == (0,):  # one value for all: `take` would first write it out for each
+        return np.broadcast_to(column[:1], index.shape)
     return np.asarray(column.take(index) if is_index else column[index])
 
 

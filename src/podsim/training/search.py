@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 
@@ -14,26 +11,18 @@ from podsim.axes import Shaped
 from podsim.errors import PlanError
 from podsim.hardware.cluster import Cluster
 from podsim.records import dataclass, field
-from podsim.training.batch import PlanTables, chunks, layout_of
-from podsim.training.contenders import Contenders, least_layout_seconds
-from podsim.training.divisions import (
-    Division,
-    divide_plans,
-    divided_chunk,
-    division_bytes,
-    division_seconds,
-    sort_by_division,
-)
+from podsim.training.batch import Keyed, PlanTables, chunks, distinct_keys, layout_of, prepare
+from podsim.training.contenders import Contenders, least_layout_seconds, runs_of_degrees
+from podsim.training.divisions import FittingPlans, map_all, space_memory, until_interrupted
+from podsim.training.groups import GROUP_KEY, end_table
 from podsim.training.layout import Layout, StepEnd
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.search_limits import Space
 from podsim.training.search_space import space
 from podsim.training.software import Software, load_software, usable_bytes
+from podsim.training.step import step_seconds as seconds_of_step
 from podsim.workload.model import Model
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +30,11 @@ class SearchResult:
     """The result of a search; a plan is named by its position in the flattened table of flags and combinations."""
 
     combinations: Plan
-    """The plans without the two flags."""
+    """The plans that have a time (`search`), without the two flags; where none fits, that with the least memory."""
     flags: Shaped[Array, "flags field"]
     """The values of overlap_grad and overlap_param."""
-    timed: Shaped[Array, "timed"]
-    """The combinations that have a time (`search`), ascending."""
-    step_seconds: Shaped[Array, "flags timed"]
-    """s. The time of a step; infinite where the flags equal another plan."""
+    step_seconds: Shaped[Array, "flags plan"]
+    """s. The time of a step; infinite where the flags equal another plan, or where it does not fit."""
     memory_bytes: Shaped[Array, "plan"]
     """B. The memory of the fullest stage."""
     order: Array
@@ -79,8 +66,7 @@ class SearchResult:
 
     def seconds_of(self, positions: Array) -> Array:
         """Step seconds of the plans at positions, which must have a time."""
-        flag, combination = np.divmod(positions, self.memory_bytes.size)
-        return np.asarray(self.step_seconds[flag, np.searchsorted(self.timed, combination)])
+        return np.asarray(self.step_seconds.ravel()[positions])
 
     def seconds(self, position: int) -> float:
         """Step seconds of the plan at a position."""
@@ -111,82 +97,90 @@ def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) ->
 
 def _flag_count(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) -> Shaped[Array, "plan"]:
     """The number of flags that are not redundant."""
-    idle_grad = (np.asarray(plan.dp) * plan.cp == 1) | (zero == 3)
-    grads, params = np.unique(flags[:, 0]).size, np.unique(flags[:, 1]).size
-    return np.where(idle_grad, 1, grads) * (1 if zero == 0 else params)
+    return np.asarray((~_is_redundant(plan, zero, flags)).sum(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Bounds:
-    """Memory and least times of all plans, filled chunk by chunk; no two chunks share a plan."""
+class _Times:
+    """What the times of plans that fit follow from; these come one division after the other."""
 
-    tables: PlanTables
-    divisions: Sequence[Division]
     flags: Shaped[Array, "flags field"]
-    room: float
-    """B. The memory of a GPU that a plan may use."""
-    least_seconds: Shaped[Array, "plan"]
-    """s. The least time of each plan; infinite where it does not fit."""
-    memory_bytes: Shaped[Array, "plan"]
-    step_seconds: Shaped[Array, "flags plan"] | None
-    """s. The times of all plans; None where only contenders get one."""
+    fitting: FittingPlans
+    tables: PlanTables
+    """Those of the rows that have a plan."""
+    ends: Sequence[Keyed[StepEnd]]
+    """The ends of these rows under each division."""
+    places: Shaped[Array, "row"]
+    """The position of each row in the tables."""
 
-    def fill(self, chunk: slice) -> tuple[int, int, int]:
-        """Bound the plans of a chunk of layouts; (combinations, plans among them, plans that fit)."""
-        layout = layout_of(self.tables, chunk)
-        least = least_layout_seconds(layout, self.tables.software, self.tables.core_share)
-        done = evaluated = fitting = 0
-        for part, division, index, own, end in divided_chunk(layout, self.divisions, chunk):
-            memory = self.memory_bytes[part] = division_bytes(own, division, self.tables.software)
-            fits = memory <= self.room
-            lowest = (least if index is None else least[index]) + end.last.optimizer
-            self.least_seconds[part] = np.where(fits, lowest, np.inf)
-            count = np.broadcast_to(_flag_count(own.plan, division.zero, self.flags), memory.shape)
-            done, evaluated = done + memory.size, evaluated + int(count.sum())
-            fitting += int(count[fits].sum())
-            if self.step_seconds is not None:
-                self.step_seconds[:, part] = self.flag_seconds(division, own, end)
-        return done, evaluated, fitting
+    def _layouts(self, rows: Shaped[Array, "layout"], modes: Shaped[Array, "layout"]) -> Layout:
+        return layout_of(self.tables, self.places[rows], self.fitting.space.columns(modes))
 
-    def flag_seconds(self, division: Division, layout: Layout, end: StepEnd) -> Shaped[Array, "flags plan"]:
-        """Step seconds of layouts under one way to divide, with all flags; infinite where a flag is redundant."""
+    def least_seconds(self, jobs: int, report: Callable[[float], None]) -> tuple[Shaped[Array, "plan"], bool]:
+        """(s, the least time of each plan, infinite after an interruption; whether there was none)."""
+        width = len(self.fitting.space.modes)
+        layout = self.fitting.rows * width + self.fitting.modes
+        has_plan = np.zeros(self.places.size * width, dtype=bool)
+        has_plan[layout] = True
+        layouts = np.flatnonzero(has_plan)
+
+        def least(chunk: slice) -> Shaped[Array, "layout"]:
+            own = self._layouts(*np.divmod(layouts[chunk], width))
+            return least_layout_seconds(own, self.tables.software, self.tables.core_share)
+
+        parts = list(chunks(layouts.size))
+        bound = np.concatenate(until_interrupted(map_all(least, parts, jobs), len(parts), report))
+        seconds = np.append(bound, np.full(layouts.size - bound.size, np.inf))
+        ends = [
+            self.ends[number].of(self.places[rows]).last.optimizer
+            for number, rows in self.fitting.by_division()
+        ]
+        number = np.cumsum(has_plan, dtype=np.int32) - np.int32(1)
+        return seconds[number[layout]] + np.concatenate(ends), bound.size == layouts.size
+
+    def _part_seconds(self, part: tuple[int, Array]) -> Shaped[Array, "flags position"]:
+        """Step seconds of plans of a division, with all flags; infinite where a flag is redundant."""
+        number, positions = part
+        division, rows = self.fitting.space.divisions[number], self.fitting.rows[positions]
+        layout, end = (
+            self._layouts(rows, self.fitting.modes[positions]),
+            self.ends[number].of(self.places[rows]),
+        )
         skip = _is_redundant(layout.plan, division.zero, self.flags)
         tried = np.flatnonzero(~skip.all(axis=1))
-        seconds = np.full((len(self.flags), layout.plan.size), np.inf)
-        seconds[tried] = division_seconds(self.tables, layout, end, division, self.flags[tried])
+        flags = self.flags[tried]
+        plan = layout.plan.having({
+            "zero": division.zero, "shard": division.shard, "overlap_grad": flags[:, :1], "overlap_param": flags[:, 1:],
+        })  # fmt: skip
+        seconds = np.full((len(self.flags), positions.size), np.inf)
+        seconds[tried] = seconds_of_step(layout, plan, self.tables.software, end, self.tables.core_share)
         seconds[skip] = np.inf
         return seconds
 
-    def part_seconds(self, part: tuple[Division, Array]) -> Shaped[Array, "flags position"]:
-        """Step seconds of plans of one division, by their positions in it."""
-        division, own = part
-        layout = layout_of(self.tables, division.layouts[own])
-        return self.flag_seconds(division, layout, division.ends.of(own))
-
     def seconds_at(self, positions: Shaped[Array, "position"], jobs: int) -> Shaped[Array, "flags position"]:
         """Step seconds of plans at ascending positions."""
-        if not positions.size:
-            return np.empty((len(self.flags), 0))
-        starts = [division.start for division in self.divisions]
-        borders = [0, *np.searchsorted(positions, starts[1:]).tolist(), positions.size]
+        borders = np.searchsorted(positions, self.fitting.borders).tolist()
         parts = [
-            (division, positions[low:high][part] - division.start)
-            for division, (low, high) in zip(self.divisions, pairwise(borders), strict=True)
+            (number, positions[low:high][part])
+            for number, (low, high) in enumerate(pairwise(borders))
             for part in chunks(high - low)
         ]
-        return np.concatenate(list(_map_all(self.part_seconds, parts, jobs)), axis=1)
+        none = np.empty((len(self.flags), 0))
+        return np.concatenate([none, *map_all(self._part_seconds, parts, jobs)], axis=1)
 
     def contenders(
-        self, plans: Plan, jobs: int, roomy: float
+        self, least: Shaped[Array, "plan"], jobs: int, roomy: float
     ) -> tuple[Shaped[Array, "timed"], Shaped[Array, "flags timed"]]:
         """(positions of all plans that may be the fastest of their degrees or on the front, their step seconds)."""
+        runs, degrees = runs_of_degrees(self.fitting.space.rows)
+        copies = len(self.ends)
+        shift = np.repeat(np.arange(copies), np.diff(self.fitting.borders)) * degrees.size
         known = Contenders(
-            plans=plans, least_seconds=self.least_seconds, memory_bytes=self.memory_bytes, roomy_bytes=roomy
+            runs=runs[self.fitting.rows] + shift, degrees=np.tile(degrees, copies), least_seconds=least,
+            memory_bytes=self.fitting.memory_bytes, roomy_bytes=roomy,
         )  # fmt: skip
         first = known.first()
         seconds = self.seconds_at(first, jobs)
-        if first.size == 0:
-            return first, seconds
         last = known.after(first, seconds.min(axis=0))
         positions = np.union1d(first, last)
         every = np.empty((len(self.flags), positions.size))
@@ -195,39 +189,23 @@ class _Bounds:
         return positions, every
 
 
-def _map_all(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
-    """What a function gives of each item, by one or several threads."""
-    if jobs == 1:
-        yield from map(function, items)
-        return
-    pool = ThreadPoolExecutor(jobs or os.cpu_count())
-    try:
-        yield from pool.map(function, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _new_bounds(
-    model: Model,
-    cluster: Cluster,
-    space: tuple[Plan, Array],
-    flags: Array,
-    software: Software,
-    *,
-    every: bool,
-) -> _Bounds:
-    """Bounds of all plans of a space (plans, their layouts), still unknown."""
-    plans, layouts = space
-    tables, divisions = divide_plans(model, cluster, plans, layouts, software)
-    return _Bounds(
-        tables=tables,
-        divisions=divisions,
-        flags=flags,
-        room=usable_bytes(cluster.gpu, software),
-        least_seconds=np.full(layouts.size, np.inf),
-        memory_bytes=np.full(layouts.size, np.inf),
-        step_seconds=np.full((len(flags), layouts.size), np.inf) if every else None,
-    )
+def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Software, flags: Array) -> _Times:
+    """Tables for the times of plans that fit."""
+    rows = fitting.space.rows
+    has_plan = np.zeros(rows.size, dtype=bool)
+    has_plan[fitting.rows] = True
+    places = np.cumsum(has_plan, dtype=np.int32) - np.int32(1)
+    tables = prepare(model, cluster, rows.take(np.flatnonzero(has_plan)), search=True)
+    first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in ("zero", "shard")])
+    groups, ends = tables.plan.take(first), []
+    for number, own in fitting.by_division():
+        division = fitting.space.divisions[number]
+        seen = np.bincount(group[places[own]], minlength=first.size) > 0
+        seen[0] |= not own.size
+        sub = groups.take(np.flatnonzero(seen)).having({"zero": division.zero, "shard": division.shard})
+        index = (np.cumsum(seen, dtype=np.int32) - np.int32(1))[group]
+        ends.append(Keyed(end_table(model, cluster, sub.arrays().wide(), software), index))
+    return _Times(flags=flags, fitting=fitting, tables=tables, ends=ends, places=places)
 
 
 def search(
@@ -252,42 +230,50 @@ def search(
     count = cluster.gpus
     wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu, fixed.precision)
-    plans, layouts, cut = space(model, cluster, fixed, count, wanted, software)
-    total = int(np.size(plans.tp))
-    if total == 0:
-        raise PlanError([_no_plan(count, fixed, cut)])
-    plans, layouts = sort_by_division(plans, layouts)
+    plans = space(model, cluster, fixed, count, wanted, software)
     flags = _flags(wanted, software)
-    done = evaluated = fitting = 0
-    try:
-        bounds = _new_bounds(model, cluster, (plans, layouts), flags, software, every=every)
-        for reached, plans_of, fitting_of in _map_all(bounds.fill, chunks(bounds.tables.plan.size), jobs):
-            done, evaluated, fitting = done + reached, evaluated + plans_of, fitting + fitting_of
-            if progress:
-                progress(done, total)
-    except KeyboardInterrupt:
-        if done == 0:
-            raise
-    roomy = bounds.room / (1 + headroom)
-    if bounds.step_seconds is None:
-        timed, step_seconds = bounds.contenders(plans, jobs, roomy)
+    modes = plans.is_legal(plans.rows.pp).sum(axis=1)
+    counts = [_flag_count(plans.rows, division.zero, flags) for division in plans.divisions]
+    number = np.zeros(plans.rows.size, dtype=np.int64)
+    for division, own in zip(plans.divisions, counts, strict=True):
+        number[division.rows] += (own * modes)[division.rows]
+    total = int(number.sum())
+    if total == 0:
+        raise PlanError([_no_plan(count, fixed, plans.cut)])
+
+    def report(share: float) -> None:
+        if progress:
+            progress(round(share * total), total)
+
+    memory, room = space_memory(model, plans, software), usable_bytes(cluster.gpu, software)
+    fitting, left = memory.fitting(room, jobs, lambda share: report(share / 2))
+    fitting_number = sum(int(counts[number][rows].sum()) for number, rows in fitting.by_division())
+    complete, roomy = left.size == 0, room / (1 + headroom)
+    if fitting_number == 0:
+        fitting, _ = memory.fitting(np.inf, jobs, lambda share: None)
+        timed = np.array([fitting.memory_bytes.argmin()])
+        step_seconds = np.full((len(flags), 1), np.inf)
     else:
-        timed, step_seconds = np.arange(total), bounds.step_seconds
-    order = _rank(step_seconds, bounds.memory_bytes[timed] <= bounds.room)
-    flag, column = np.divmod(order, timed.size)
-    order = flag * total + timed[column]
+        times = _times(model, cluster, fitting, software, flags)
+        if every:
+            timed = np.arange(fitting.rows.size)
+            step_seconds = times.seconds_at(timed, jobs)
+        else:
+            least, is_all = times.least_seconds(jobs, lambda share: report((1 + share) / 2))
+            complete &= is_all
+            timed, step_seconds = times.contenders(least, jobs, roomy)
+    order, memory_bytes = _rank(step_seconds), fitting.memory_bytes[timed]
     return SearchResult(
-        combinations=plans,
+        combinations=fitting.take(timed),
         flags=flags,
-        timed=timed,
         step_seconds=step_seconds,
-        memory_bytes=bounds.memory_bytes,
+        memory_bytes=memory_bytes,
         order=order,
-        pareto=_front(bounds.memory_bytes, order),
-        evaluated=evaluated,
-        fitting=fitting,
-        cut=cut,
-        complete=done == total,
+        pareto=_front(memory_bytes, order),
+        evaluated=total - int(number[left].sum()),
+        fitting=fitting_number,
+        cut=plans.cut,
+        complete=complete,
         roomy_bytes=roomy,
     )
 
@@ -302,9 +288,9 @@ def _no_plan(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
     )
 
 
-def _rank(step_seconds: Shaped[Array, "flags timed"], fits: Shaped[Array, "timed"]) -> Array:
-    """Positions of the plans that fit, fastest first; of equal ones the first."""
-    order = np.flatnonzero(np.isfinite(step_seconds) & fits)
+def _rank(step_seconds: Shaped[Array, "flags plan"]) -> Array:
+    """Positions of the plans that have a time, fastest first; of equal ones the first."""
+    order = np.flatnonzero(np.isfinite(step_seconds))
     seconds = step_seconds.ravel()[order]
     # several times as quick as a stable sort; equal ones are sorted afterwards
     rank = np.argsort(seconds)

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.records import dataclass
+from podsim.records import dataclass, replace
 from podsim.training.abilities import is_available
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Recompute, Schedule
+from podsim.training.plan_values import Array, Ints, Recompute, Schedule
 from podsim.training.rules import RULES, Facts, facts
 from podsim.training.search_limits import Space
 from podsim.training.software import Software
@@ -24,10 +25,8 @@ _LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "ove
 """The fields that are tried on each layout."""
 _SHORT = {"zero", "shard", "recompute_layers", "schedule", "virtual_stages"}
 """The fields whose values need one byte; products of the others need more."""
-_LAYOUT = "layout"
-"""The column that numbers combinations of all fields except zero and shard."""
-_MANY = 1 << 27
-"""combinations whose layouts, with their recomputation, may need numbers of 64 bits"""
+_ROW = "row"
+"""The column that numbers combinations of all fields before those that are tried on each layout."""
 
 
 def _divisors(number: int) -> Array:
@@ -67,7 +66,11 @@ class _Growth:
     @property
     def plan(self) -> Plan:
         """The combinations as plans."""
-        return self.fixed.having({name: c for name, c in self.columns.items() if name != _LAYOUT})
+        return self.fixed.having({name: c for name, c in self.columns.items() if name != _ROW})
+
+    def copy(self) -> _Growth:
+        """The same combinations, to be cut in another way; what is cut counts for both."""
+        return replace(self, columns=dict(self.columns))
 
     def add(self, name: str, values: Array, rules: Sequence[str] = ()) -> None:
         """Every combination with the values of one more field, except those that break the named rules."""
@@ -100,12 +103,41 @@ class _Growth:
             self.change(lambda column: column.take(index))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """The rows of a space that are legal with one zero and one shard, ascending."""
+
+    zero: int
+    shard: int
+    rows: Shaped[Array, "row"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """Every legal plan: rows, each with the divisions that list it and the modes that it may have."""
+
+    rows: Plan
+    """Combinations of all fields but zero, shard, recomputation and the overlaps of gradients and parameters."""
+    divisions: tuple[Division, ...]
+    modes: Shaped[Array, "mode field"]
+    """The values of recompute and recompute_layers."""
+    cut: dict[str, int]
+    """The number of combinations that each rule cut."""
+    layers: int
+
+    def columns(self, modes: Shaped[Array, "plan"]) -> dict[str, Array]:
+        """The fields of modes, by their numbers."""
+        return dict(zip(("recompute", "recompute_layers"), self.modes[modes].T, strict=True))
+
+    def is_legal(self, pp: Ints) -> Shaped[Array, "row mode"]:
+        """Whether modes recompute fewer layers than a stage has."""
+        return np.asarray(self.modes[:, 1] < -(-self.layers // np.asarray(pp))[..., None])
+
+
 def space(
     model: Model, cluster: Cluster, fixed: Plan, gpus: int, wanted: Space, software: Software
-) -> tuple[Plan, Array, dict[str, int]]:
-    """(every legal plan on exactly `gpus` GPUs, its layout, what each rule cut), without costing any.
-
-    A layout is a number that grows with the plans: those of one number differ in zero and shard alone.
+) -> SearchSpace:
+    """Every legal plan on exactly `gpus` GPUs, without costing any.
 
     `fixed` gives the global batch, the sequence, the precisions and the software.  The overlaps of gradients and
     parameters are left out: search() tries them on each plan.
@@ -143,10 +175,16 @@ def space(
     grow.add("flash", choices.of("flash", [True, False]), ["flash"])
     for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
         grow.add(name, choices.of(name, ()))
-    grow.columns[_LAYOUT] = np.arange(grow.size, dtype=np.int32 if grow.size < _MANY else np.int64)
-    _add_sharding(grow, choices, cluster)
-    _add_recompute(grow, choices, known)
-    return grow.plan, grow.columns[_LAYOUT], grow.cut
+    rows = grow.plan.arrays()
+    grow.columns[_ROW] = np.arange(grow.size)
+    divisions = _divisions(grow, choices, cluster)
+    least = min((int(rows.pp[own.rows].min()) for own in divisions), default=known.layers)
+    modes = _modes(choices, -(-known.layers // max(least, 1)))
+    legal = SearchSpace(rows=rows, divisions=divisions, modes=modes, cut=grow.cut, layers=known.layers)
+    illegal = (~legal.is_legal(rows.pp)).sum(axis=1)
+    if lost := sum(int(illegal[own.rows].sum()) for own in divisions):
+        grow.cut["recomputing every layer is full recomputation"] = lost
+    return legal
 
 
 def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
@@ -160,36 +198,37 @@ def _add_pipeline(grow: _Growth, choices: _Choices, known: Facts) -> None:
     grow.keep("one stage has one schedule", ~alone | (grow.columns["schedule"] == plain))
 
 
-def _add_sharding(grow: _Growth, choices: _Choices, cluster: Cluster) -> None:
-    grow.add("zero", choices.of("zero", [0, 1, 2, 3]), ["zero", "zero 2 pipeline", "asynchronous zero"])
-    ranks = grow.columns["dp"] * grow.columns["cp"]
-    grow.keep("zero needs two ranks to divide over", (ranks > 1) | (grow.columns["zero"] == 0))
+def _divisions(grow: _Growth, choices: _Choices, cluster: Cluster) -> tuple[Division, ...]:
     node = cluster.gpus_per_node
-    grow.add("shard", choices.of("shard", [0, node] if cluster.gpus > node else [0]))
-    shard, ranks = grow.columns["shard"], grow.columns["dp"] * grow.columns["cp"]
-    hybrid = shard > 0
-    useful = (grow.columns["zero"] == 3) & (ranks > shard) & (grow.columns["tp"] == 1)
-    grow.keep(
-        "hybrid sharding is for ZeRO 3 over several nodes",
-        ~hybrid | useful | bool(choices.wanted.get("shard")),
-    )
-    grow.drop(["shard"])
+    zeros = choices.of("zero", [0, 1, 2, 3])
+    shards = choices.of("shard", [0, node] if cluster.gpus > node else [0])
+    divisions = []
+    for zero in np.unique(zeros):
+        part = grow.copy()
+        part.add("zero", zeros[zeros == zero][:1], ["zero", "zero 2 pipeline", "asynchronous zero"])
+        ranks = part.columns["dp"] * part.columns["cp"]
+        part.keep("zero needs two ranks to divide over", (ranks > 1) | (zero == 0))
+        for shard in np.unique(shards):
+            own = part.copy()
+            own.add("shard", shards[shards == shard][:1])
+            ranks = own.columns["dp"] * own.columns["cp"]
+            useful = (zero == 3) & (ranks > shard) & (own.columns["tp"] == 1)
+            own.keep(
+                "hybrid sharding is for ZeRO 3 over several nodes",
+                (shard == 0) | useful | bool(choices.wanted.get("shard")),
+            )
+            own.drop(["shard"])
+            if own.size:
+                divisions.append(Division(zero=int(zero), shard=int(shard), rows=own.columns[_ROW]))
+    return tuple(divisions)
 
 
-def _add_recompute(grow: _Growth, choices: _Choices, known: Facts) -> None:
+def _modes(choices: _Choices, most: int) -> Shaped[Array, "mode field"]:
+    """The ways to recompute stages of at most so many layers."""
     kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
     counts = choices.of("recompute_layers", [1, 2, 4, 8])
     modes = [(mode, 0) for mode in kinds]
     if Recompute.FULL in kinds:
         modes += [(Recompute.FULL, count) for count in counts if count]
     pairs = np.array(modes, dtype=np.int8)
-    stage = -(-known.layers // grow.columns["pp"])
-    most = int(stage.max(initial=1))
-    pairs = pairs[pairs[:, 1] < max(most, 1)]
-    grow.add("recompute", np.arange(len(pairs), dtype=np.int8))
-    which = grow.columns["recompute"]
-    grow.columns[_LAYOUT] = grow.columns[_LAYOUT] * len(pairs) + which
-    grow.columns["recompute_layers"] = pairs[which, 1]
-    grow.columns["recompute"] = pairs[which, 0]
-    stage = -(-known.layers // grow.columns["pp"])
-    grow.keep("recomputing every layer is full recomputation", grow.columns["recompute_layers"] < stage)
+    return pairs[pairs[:, 1] < max(most, 1)]

@@ -217,6 +217,17 @@ def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
     return first, index
 
 
+def add_to_blocks(
+    total: Shaped[Array, "block plan"], where: Array, seconds: Shaped[Array, "op plan"]
+) -> None:
+    """Add the seconds of ops to those of their blocks, one after the other, as other orders round otherwise."""
+    if total.shape[-1] == 1:
+        np.add.at(total, where, seconds)
+        return
+    for block, own in zip(where.tolist(), seconds, strict=True):  # quicker for many plans
+        total[block] += own
+
+
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """A multiplier that spreads bits: 2^64 over the golden ratio."""
 
