@@ -16,7 +16,8 @@ from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play as play_collective
 from podsim.network.play_links import make_links
-from podsim.simulation.events import Ops, Streams, Transfers, critical_path, play
+from podsim.simulation.events import critical_path, play
+from podsim.simulation.ops import Ops, Streams, Transfers
 
 close = pytest.approx
 

@@ -9,90 +9,23 @@ Ops of one stream run in the order of their numbers, one at a time. The play is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints, SmallInts
 from podsim.errors import SimulationError
-from podsim.native import c_function, c_struct
-from podsim.simulation.state import (
-    EVENTS,
-    HEAP,
-    SOLVED,
-    Program,
-    new_state,
-    run,
-    typed_program,
-)  # fmt: skip
-
-
-def _none() -> SmallInts:
-    return np.empty(0, np.int32)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Transfers:
-    """Kinds of transfer: how fast each is alone, and which links it uses. L links, T kinds."""
-
-    peak: Floats
-    """B/s. The rate at full speed, [T]."""
-    latency: Floats
-    """s. The time before the first byte moves, [T]."""
-    routes: tuple[Ints, Ints]
-    """The routes, as (indptr [T + 1], links)."""
-    use: Floats
-    """factor. The bytes over each link of a route for each byte of the transfer."""
-    capacity: Floats
-    """B/s. The capacity of each link, [L]."""
-
-
-NO_TRANSFERS = Transfers(
-    peak=np.empty(0), latency=np.empty(0), routes=(np.zeros(1, np.int64), np.empty(0, np.int64)), use=np.empty(0),
-    capacity=np.empty(0),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Streams:
-    """How streams slow each other: a stream that `slows` takes `share` of the speed of ops on `slowed` streams."""
-
-    domain: NDArray[np.int32]
-    """The domain of each stream, [S]; streams of one domain share processors."""
-    slows: NDArray[np.bool_]
-    slowed: NDArray[np.bool_]
-    share: float
-    """share. The share of its speed that an op loses while another slows it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ops:
-    """N ops, E edges: op after[e] starts when op before[e] has ended."""
-
-    stream: SmallInts
-    """The stream of each op, from 0, [N]; ops of one stream run in the order of their numbers."""
-    seconds: Floats
-    """s. The work without slowdown, [N]; for a transfer, its bytes over its peak."""
-    before: SmallInts
-    """The op before of each edge, [E]."""
-    after: SmallInts
-    """The op after of each edge, [E]."""
-    join: SmallInts = field(default_factory=_none)
-    """The join of each op, [N]: ops with the same number start together (a collective); -1: alone; empty: all alone."""
-    transfer: SmallInts = field(default_factory=_none)
-    """The kind of transfer of each op, [N]; -1: none; empty: no op is one."""
-    transfers: Transfers = NO_TRANSFERS
-    streams: Streams | None = None
-    """The streams; None: no stream slows another."""
+from podsim.native import c_struct
+from podsim.simulation.ops import Ops, Streams, Tiled, Transfers, no_ops
+from podsim.simulation.state import EVENTS, HEAP, SOLVED, new_marks, new_program, new_state, run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Played:
     """When each op ran."""
 
-    start: Floats
-    """s. The start of each op, [N]."""
     end: Floats
     """s. The end of each op, [N]."""
     why: SmallInts
@@ -101,22 +34,24 @@ class Played:
     """s. The end of the last op."""
     solved: int
     """The number of times that shares of links were computed."""
+    begun: Floats | None = None
+    """s. The start of each op, [N]; None: the end of what let it start."""
+
+    @cached_property
+    def start(self) -> Floats:
+        """s. The start of each op, [N]."""
+        return self.starts(np.arange(len(self.end)))
+
+    def starts(self, ops: Ints) -> Floats:
+        """s. The start of some ops."""
+        if self.begun is not None:
+            return self.begun[ops]
+        why = self.why[ops]
+        return np.where(why >= 0, self.end[why], 0.0)
 
 
-_by_key = c_function("values_by_key", SmallInts, SmallInts, int, int, SmallInts, SmallInts)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
-
-
-def values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
-    """(pointer [keys + 1], the values of each key, in order)."""
-    if np.all(key[1:] >= key[:-1]):
-        pointer = np.zeros(keys + 1, np.int32)
-        np.cumsum(np.bincount(key, minlength=keys), out=pointer[1:])
-        return pointer, value
-    pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
-    _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
-    return pointer, rows
 
 
 def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
@@ -208,34 +143,6 @@ def _link_problems(transfers: Transfers) -> list[str]:
     )
 
 
-def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, SmallInts]:
-    """(what the kernel is given, how many ops each op waits for)."""
-    streams = int(ops.stream.max(initial=-1)) + 1
-    if ops.streams is not None:
-        streams = max(streams, len(ops.streams.domain))
-    n, t = len(ops.stream), ops.transfers
-    pointer, after = values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
-    order_ptr, order = values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
-    effect = ops.streams or Streams(
-        domain=np.zeros(streams, np.int32),
-        slows=np.zeros(streams, bool),
-        slowed=np.zeros(streams, bool),
-        share=0.0,
-    )
-    domains = int(effect.domain.max(initial=-1)) + 1
-    slowed = np.flatnonzero(effect.slowed)
-    slowed = slowed[np.argsort(effect.domain[slowed], kind="stable")]
-    bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
-    return typed_program(Program(
-        stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer,
-        after=after, join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
-        transfer=transfer, peak=t.peak, latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use,
-        capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
-        slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
-        streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
-    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
-
-
 def play(ops: Ops) -> Played:
     """When each op runs: as soon as its stream is free and all it waits for has ended.
 
@@ -248,16 +155,27 @@ def play(ops: Ops) -> Played:
     )
     if problems := _problems(ops, n, join, transfer):
         raise SimulationError("; ".join(problems))
-    program, need = _program(ops, join, transfer)
-    state = new_state(program, need)
+    count = max(int(ops.stream.max(initial=-1)) + 1, 1)
+    none = np.zeros(count, np.int32)
+    return play_tiled(Tiled(
+        rows=[replace(ops, join=join, transfer=transfer)], group=[np.zeros(n, np.int32)], row_of=np.zeros(1, np.int64),
+        joins=np.zeros((1, 1), np.int32), join_size=np.bincount(join[join >= 0]).astype(np.int32), kinds=0,
+        sends=(no_ops(), no_ops()), transfers=ops.transfers,
+        streams=ops.streams or Streams(domain=none, slows=none > 0, slowed=none > 0, share=0.0),
+    ))  # fmt: skip
+
+
+def play_tiled(tiled: Tiled) -> Played:
+    """When each op runs, as `play` says; the ops are taken as they are."""
+    program, at = new_program(tiled)
+    marks = new_marks(tiled)
+    state = new_state(program, marks, at, tiled.join_size.copy())
     structs, seconds = (c_struct(program), c_struct(state)), -1.0
     while seconds < 0.0 or state.number[HEAP]:
         seconds = run(*structs, seconds, PAUSE)
-    if state.number[EVENTS] < n:
-        raise SimulationError(_find_cycle(ops, state.end, join))
-    return Played(
-        start=state.start, end=state.end, why=state.why, seconds=seconds, solved=int(state.number[SOLVED])
-    )
+    if state.number[EVENTS] < len(marks):
+        raise SimulationError(_find_cycle(tiled.flat(), marks["end"], tiled.join))
+    return Played(end=marks["end"], why=marks["why"], seconds=seconds, solved=int(state.number[SOLVED]))
 
 
 def _find_cycle(ops: Ops, end: Floats, join: SmallInts) -> str:

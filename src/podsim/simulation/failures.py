@@ -16,9 +16,11 @@ from podsim.answers.failed import Standing
 from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
 from podsim.native import c_function
-from podsim.simulation.events import Ops, Played, Transfers, play
-from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.events import Played, play
+from podsim.simulation.lower import Lowered, ranks_text
+from podsim.simulation.ops import Ops, Transfers
 from podsim.simulation.pieces import Stream
+from podsim.simulation.tiling import STREAMS
 from podsim.training.plan import Plan
 
 
@@ -88,7 +90,7 @@ def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lo
         use=np.concatenate([first.use, second.use]), capacity=np.concatenate([first.capacity, second.capacity]),
     )  # fmt: skip
     moved = ops.transfer >= 0
-    return replace(lowered, ops=replace(
+    return replace(lowered, changed=replace(
         ops, seconds=np.where(after, other.seconds, seconds), transfers=merged,
         transfer=np.where(moved & after, other.transfer + offset, ops.transfer).astype(np.int32),
     ))  # fmt: skip
@@ -133,8 +135,8 @@ def _stop_ops(
     places = np.flatnonzero(kept)
     why[kept] = np.where(part.why >= 0, places[np.maximum(part.why, 0)], -1)
     done = replace(ops, seconds=np.where(never & ~hangs, 0.0, ops.seconds * share))
-    partial = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
-    lowered = replace(lowered, ops=done)
+    partial = Played(begun=start, end=end, why=why, seconds=still, solved=part.solved)
+    lowered = replace(lowered, changed=done)
     standing = _standstills(lowered, plan, never, partial)
     exchanged = hangs & (ops.stream % STREAMS != Stream.COMPUTE)
     waiting = [wait.since for wait in standing if wait.waits_for]
