@@ -31,7 +31,7 @@ static const struct Class *class_of(int64_t s, const struct Program *p) { return
 static int64_t kind_of(int64_t s, const struct Program *p, const struct State *st) {
     const struct Class *c = class_of(s, p);
     int64_t kind = p->ops[c->row + st->running[s]].transfer;
-    return kind < 0 ? -1 : c->kinds + kind;
+    return kind < 0 ? -1 : (c - p->classes) * p->kinds + kind;
 }
 
 /* Start the op that an idle stream has come to. */
@@ -62,13 +62,13 @@ static void try_start(int64_t s, int64_t cause, double now, const struct Program
     const struct Class *c = class_of(s, p);
     int64_t op = p->order[st->at[s]];
     if (op < 0 || st->marks[c->base + op].need > 0) return;
-    const struct Op *what = &p->ops[c->row + op];
-    int64_t join = what->join < 0 ? -1 : p->joins[c->groups + what->group];
+    int64_t place = p->ops[c->row + op].join, join = -1;
+    if (place >= 0) join = p->joins[(c - p->classes) * p->groups + place % p->groups];
     if (join < 0) {
         start_op(s, cause, now, p, st);
         return;
     }
-    join += what->join;
+    join += place / p->groups;
     st->held[s] = 1;
     st->join_next[s] = st->join_head[join];
     st->join_head[join] = (int32_t)s;
@@ -134,18 +134,4 @@ EXPORT double events_run(const struct Program *p, struct State *st, double now, 
         settle_links(now, p, st);
     }
     return now;
-}
-
-/* Mark all that can be reached: after[pointer[k]] to after[pointer[k + 1] - 1] follow k. `stack` holds the first `depth`,
- * which are marked, and has room for all. */
-EXPORT void mark_reachable(const int64_t *pointer, const int64_t *after, uint8_t *marked, int64_t *stack,
-                           int64_t depth) {
-    while (depth > 0) {
-        int64_t k = stack[--depth];
-        for (int64_t i = pointer[k]; i < pointer[k + 1]; i++) {
-            if (marked[after[i]]) continue;
-            marked[after[i]] = 1;
-            stack[depth++] = after[i];
-        }
-    }
 }

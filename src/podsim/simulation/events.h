@@ -15,19 +15,15 @@ struct Op {
     int32_t next;
     int32_t next_end;
     int32_t join;
-    int32_t group;
     int32_t transfer;
     int32_t send;
-    int32_t unused;
 };
 
 struct Class {
     int64_t row;
     int64_t base;
     int64_t seconds;
-    int64_t kinds;
     int64_t sends;
-    int64_t groups;
 };
 
 struct Mark {
@@ -59,6 +55,8 @@ struct Program {
     const int64_t *domain_stream;
     double share;
     int64_t width;
+    int64_t groups;
+    int64_t kinds;
     int64_t streams;
     int64_t links;
     int64_t room;

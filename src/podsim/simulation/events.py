@@ -8,17 +8,17 @@ Ops of one stream run in the order of their numbers, one at a time. The play is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Floats, Ints, SmallInts
+from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
 from podsim.native import c_struct
-from podsim.simulation.ops import Ops, Streams, Tiled, Transfers, no_ops
+from podsim.simulation.ops import Ops, Streams, Tiled, no_ops
 from podsim.simulation.state import EVENTS, HEAP, SOLVED, new_marks, new_program, new_state, run
 
 
@@ -54,93 +54,58 @@ PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
-    """The text of the first problem, if there is one."""
-    return [text_of(int(i)) for i in np.flatnonzero(wrong)[:1]]
-
-
 def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
-    sizes = [(name, len(getattr(ops, name))) for name in ("seconds", "join", "transfer")]
-    problems = [
-        f"{size} {name} for {n} ops; give one of each an op"
-        for name, size in sizes
-        if size != n and (size or name == "seconds")
-    ]
-    if len(ops.before) != len(ops.after):
-        problems.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
-    if problems:
+    t, (pointer, links), streams = ops.transfers, ops.transfers.routes, ops.streams
+    sizes = [
+        ("seconds", ops.seconds, n), ("join", join, n), ("transfer", transfer, n), ("after", ops.after, len(ops.before)),
+        ("latency", t.latency, len(t.peak)), ("routes", pointer, len(t.peak) + 1), ("use", t.use, len(links)),
+    ]  # fmt: skip
+    if streams is not None:
+        count = max(int(ops.stream.max(initial=-1)) + 1, len(streams.domain))
+        sizes += [(name, getattr(streams, name), count) for name in ("domain", "slows", "slowed")]
+    if problems := [
+        f"{len(column)} {name}, not {size}" for name, column, size in sizes if len(column) != size
+    ]:
         return problems
-    for ends in (ops.before, ops.after):
-        problems += _first_problem(
-            (ends < 0) | (ends >= n),
-            lambda e, ends=ends: f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}",  # type: ignore[misc]
+    rises = bool(pointer[0] == 0 and pointer[-1] == len(links) and np.all(np.diff(pointer) >= 0))
+    rules = [
+        ("before", ops.before, _is_outside(ops.before, n), "op does not exist"),
+        ("after", ops.after, _is_outside(ops.after, n), "op does not exist"),
+        ("seconds", ops.seconds, _is_negative(ops.seconds), "must be finite and not negative"),
+        ("stream", ops.stream, ops.stream < 0, "streams count from 0"),
+        ("transfer", transfer, transfer >= len(t.peak), f"there are {len(t.peak)} kinds"),
+        ("routes", pointer[-1:], np.array([not rises]), f"must rise from 0 to {len(links)}"),
+        ("link", links, _is_outside(links, len(t.capacity)), f"there are {len(t.capacity)} links"),
+        ("latency", t.latency, _is_negative(t.latency), "must be finite and not negative"),
+        ("use", t.use, _is_negative(t.use) | (t.use == 0), "must be positive and finite"),
+        ("peak", t.peak, _is_negative(t.peak) | (t.peak == 0), "must be positive and finite"),
+    ]
+    if not _is_outside(links, len(t.capacity)).any():
+        rules.append(
+            ("capacity", t.capacity[links], ~(t.capacity[links] > 0), "must be positive where it is used")
         )
-    seconds, stream, kinds = ops.seconds, ops.stream, len(ops.transfers.peak)
-    problems += _first_problem(
-        ~((seconds >= 0) & np.isfinite(seconds)),
-        lambda i: f"op {i} takes {seconds[i]:g} s; it must be finite and not negative",
-    )
-    problems += _first_problem(stream < 0, lambda i: f"op {i} is on stream {stream[i]}; streams count from 0")
-    problems += _first_problem(
-        transfer >= kinds, lambda i: f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds"
-    )
-    if not problems and ops.streams:
-        problems = _stream_problems(ops.streams, stream, transfer)
-    return problems + _link_problems(ops.transfers)
-
-
-def _stream_problems(streams: Streams, stream: SmallInts, transfer: SmallInts) -> list[str]:
-    sizes = [len(streams.domain), len(streams.slows), len(streams.slowed)]
-    count = int(stream.max(initial=-1)) + 1
-    if len(set(sizes)) > 1 or sizes[0] < count:
-        return [f"{sizes} domains, slows and slowed for {count} streams; give one of each a stream"]
-    problems = _first_problem(
-        streams.domain < 0, lambda s: f"stream {s} is of domain {streams.domain[s]}; they count from 0"
-    )
-    if not 0 <= streams.share < 1:
-        problems.append(f"share {streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
-    return problems + _first_problem(
-        (transfer >= 0) & streams.slowed[stream],
-        lambda i: (
-            f"op {i} is a transfer on stream {stream[i]}, which others slow; transfers only share links"
-        ),
-    )
-
-
-def _link_problems(transfers: Transfers) -> list[str]:
-    (pointer, links), use = transfers.routes, transfers.use
-    capacity, peak, latency = transfers.capacity, transfers.peak, transfers.latency
-    if len(latency) != len(peak) or len(pointer) != len(peak) + 1 or len(use) != len(links):
-        return [
-            f"{len(peak)} peaks, {len(latency)} latencies, {len(pointer) - 1} routes of {len(links)} links with "
-            f"{len(use)} uses; give one of each a kind of transfer, and one use a link of a route"
+    if streams is not None and not (ops.stream < 0).any():
+        share, slowed = np.array([streams.share]), (transfer >= 0) & streams.slowed[ops.stream]
+        rules += [
+            ("domain", streams.domain, streams.domain < 0, "domains count from 0"),
+            ("share", share, _is_outside(share, 1), "ops can lose 0 to (less than) 1 of their speed"),
+            ("stream", ops.stream, slowed, "others slow it; transfers only share links"),
         ]
-    if pointer[0] != 0 or pointer[-1] != len(links) or np.any(np.diff(pointer) < 0):
-        return [f"routes must rise from 0 to {len(links)}, the number of their links"]
-    outside = (links < 0) | (links >= len(capacity))
-    problems = _first_problem(
-        outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links"
-    )
-    if not problems:
-        problems = _first_problem(
-            ~(capacity[links] > 0),
-            lambda i: (
-                f"link {links[i]} has a capacity of {capacity[links[i]]:g} B/s and is used; it must be positive"
-            ),
-        )
-    problems += _first_problem(
-        ~((latency >= 0) & np.isfinite(latency)),
-        lambda k: f"transfer {k} has a latency of {latency[k]:g} s; it must be finite and not negative",
-    )
-    problems += _first_problem(
-        ~((use > 0) & np.isfinite(use)),
-        lambda i: f"link {links[i]} of a route is used {use[i]:g} times; it must be positive and finite",
-    )
-    return problems + _first_problem(
-        ~((peak > 0) & np.isfinite(peak)),
-        lambda k: f"transfer {k} has a peak of {peak[k]:g} B/s; it must be positive and finite",
-    )
+    return [
+        f"{name} {i}: {column[i]:g}; {rule}"
+        for name, column, wrong, rule in rules
+        for i in np.flatnonzero(wrong)[:1]
+    ]
+
+
+def _is_outside(values: NDArray[Any], count: int) -> Bools:
+    return np.asarray((values < 0) | (values >= count))
+
+
+def _is_negative(values: Floats) -> Bools:
+    """Whether values are below zero, infinite or no number."""
+    return ~((values >= 0) & np.isfinite(values))
 
 
 def play(ops: Ops) -> Played:
@@ -158,7 +123,7 @@ def play(ops: Ops) -> Played:
     count = max(int(ops.stream.max(initial=-1)) + 1, 1)
     none = np.zeros(count, np.int32)
     return play_tiled(Tiled(
-        rows=[replace(ops, join=join, transfer=transfer)], group=[np.zeros(n, np.int32)], row_of=np.zeros(1, np.int64),
+        rows=[replace(ops, join=join, transfer=transfer)], row_of=np.zeros(1, np.int64),
         joins=np.zeros((1, 1), np.int32), join_size=np.bincount(join[join >= 0]).astype(np.int32), kinds=0,
         sends=(no_ops(), no_ops()), transfers=ops.transfers,
         streams=ops.streams or Streams(domain=none, slows=none > 0, slowed=none > 0, share=0.0),

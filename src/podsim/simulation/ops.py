@@ -78,10 +78,8 @@ class Tiled:
     """Ops of C classes, each of which has those of a row."""
 
     rows: list[Ops]
-    """The ops of each row by themselves; their joins count the ops of a class in one of its groups, their kinds of
-    transfer are those of a class."""
-    group: list[SmallInts]
-    """The group of each op of each row."""
+    """The ops of each row by themselves. Their join is place x groups + group: the place among those ops that a class
+    does in one of its groups. Their kinds of transfer are those of a class."""
     row_of: Ints
     """The row of each class, [C]."""
     joins: Shaped[SmallInts, "class group"]
@@ -113,8 +111,9 @@ class Tiled:
         """The join of each op; -1: alone, [N]."""
         number = self.each([row.join for row in self.rows])
         owner = np.repeat(np.arange(len(self.row_of)), np.diff(self.base))
-        first = self.joins[owner, self.each(self.group)]
-        return np.where((number >= 0) & (first >= 0), first + number, -1).astype(np.int32)
+        place, group = np.divmod(number, self.joins.shape[1])
+        first = self.joins[owner, group]
+        return np.where((number >= 0) & (first >= 0), first + place, -1).astype(np.int32)
 
     def flat(self) -> Ops:
         """The ops one by one."""

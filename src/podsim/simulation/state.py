@@ -21,11 +21,10 @@ HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS, COUNTERS = range(7)
 
 
 OP = np.dtype([
-    ("stream", "i4"), ("next", "i4"), ("next_end", "i4"), ("join", "i4"), ("group", "i4"), ("transfer", "i4"),
-    ("send", "i4"), ("unused", "i4"),
+    ("stream", "i4"), ("next", "i4"), ("next_end", "i4"), ("join", "i4"), ("transfer", "i4"), ("send", "i4"),
 ])  # fmt: skip
 CLASS = np.dtype([
-    ("row", "i8"), ("base", "i8"), ("seconds", "i8"), ("kinds", "i8"), ("sends", "i8"), ("groups", "i8"),
+    ("row", "i8"), ("base", "i8"), ("seconds", "i8"), ("sends", "i8"),
 ])  # fmt: skip
 MARK = np.dtype([("end", "f8"), ("why", "i4"), ("need", "i4")])
 
@@ -37,8 +36,8 @@ class Program(NamedTuple):
     """
 
     ops: Annotated[NDArray[np.void], OP]
-    """The ops of the rows: their stream, the place in `after`, the place in the joins of a group of their class (-1:
-    alone), the kind of transfer among those of their class (-1: none), the place among its sends (-1: none)."""
+    """The ops of the rows: their stream, the place in `after`, their join as Tiled.rows has it, their kind of transfer
+    among those of their class, and the place among its sends; -1: none."""
     order: SmallInts
     """The ops of each stream of each row, in the order in which they run, and -1."""
     seconds: Floats
@@ -46,7 +45,7 @@ class Program(NamedTuple):
     after: SmallInts
     """The ops of a row that wait for each of its ops."""
     classes: Annotated[NDArray[np.void], CLASS]
-    """Where the row, the marks, `seconds`, the kinds of transfer, the sends and the groups of each class start."""
+    """Where the row, the marks, `seconds` and the sends of each class start."""
     joins: SmallInts
     """The first join of each group of each class; -1: its ops are alone."""
     send_ptr: SmallInts
@@ -78,6 +77,8 @@ class Program(NamedTuple):
     """share. The share of its speed that a slowed op loses."""
     width: int
     """The number of streams of each class."""
+    groups: int
+    kinds: int
     streams: int
     links: int
     room: int
@@ -153,7 +154,7 @@ run = c_function("events_run", Program, State, float, int, result=float)
 at the end, and where nothing can continue."""
 
 
-def _by_key(key: Ints | SmallInts, value: Ints | SmallInts, keys: int) -> tuple[Ints, Ints | SmallInts]:
+def by_key(key: Ints | SmallInts, value: Ints | SmallInts, keys: int) -> tuple[Ints, Ints | SmallInts]:
     """(pointer [keys + 1], the values of each key, in order)."""
     order = np.argsort(key, kind="stable")
     return np.searchsorted(key[order], np.arange(keys + 1)), value[order]
@@ -165,14 +166,14 @@ def _row_records(
     """(ops of all rows, ops after those of each row, where each stream of each row starts in the order, the order)."""
     records, after, starts, orders = [], [], [], []
     waiting = place = 0
-    for row, group in zip(t.rows, t.group, strict=True):
+    for row in t.rows:
         count = len(row.stream)
         record = np.zeros(count, OP)
-        pointer, following = _by_key(row.before, row.after, count)
-        stream_ptr, ops = _by_key(row.stream, np.arange(count), width)
+        pointer, following = by_key(row.before, row.after, count)
+        stream_ptr, ops = by_key(row.stream, np.arange(count), width)
         order = np.full(count + width, -1, np.int32)
         order[np.arange(count) + row.stream[ops]] = ops
-        for name, column in (("stream", row.stream), ("join", row.join), ("group", group), ("send", -1),
+        for name, column in (("stream", row.stream), ("join", row.join), ("send", -1),
                              ("transfer", row.transfer), ("next", pointer[:-1]), ("next_end", pointer[1:])):  # fmt: skip
             record[name] = column + waiting if name.startswith("next") else column
         records.append(record)
@@ -195,7 +196,7 @@ def _send_rows(t: Tiled, ops: NDArray[np.void], classes: NDArray[np.void]) -> di
     counts = np.searchsorted(senders, classes["row"] + np.diff(t.base)) - first
     classes["sends"] = np.cumsum(counts) - counts - first
     number = classes["sends"][before[0]] + ops["send"][local]
-    pointer, edges = _by_key(number, np.arange(len(number)), int(counts.sum()))
+    pointer, edges = by_key(number, np.arange(len(number)), int(counts.sum()))
     to = after[0][edges]
     return {
         "send_ptr": pointer.astype(np.int32), "sent_class": to.astype(np.int32),
@@ -212,7 +213,6 @@ def new_program(t: Tiled) -> tuple[Program, Ints]:
     classes = np.zeros(count, CLASS)
     classes["row"], classes["base"] = (np.cumsum(sizes) - sizes)[t.row_of], t.base[:-1]
     classes["seconds"] = classes["row"] if t.seconds is None else classes["base"]
-    classes["kinds"], classes["groups"] = np.arange(count) * t.kinds, np.arange(count) * t.joins.shape[1]
     seconds = np.concatenate([row.seconds for row in t.rows]) if t.seconds is None else t.seconds
     domains = int(effect.domain.max(initial=-1)) + 1
     slowed = np.flatnonzero(effect.slowed)
@@ -238,7 +238,7 @@ def new_program(t: Tiled) -> tuple[Program, Ints]:
         for name, array in some.items()
     }
     return Program(
-        ops=ops, classes=classes, share=effect.share, width=width, streams=len(effect.domain), **columns,
+        ops=ops, classes=classes, share=effect.share, width=width, groups=t.joins.shape[1], kinds=t.kinds, streams=len(effect.domain), **columns,
         links=len(links.capacity), room=int(np.diff(links.routes[0]).max(initial=0)) + 1,
     ), np.concatenate([starts[r] for r in t.row_of])  # fmt: skip
 

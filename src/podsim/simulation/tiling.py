@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from podsim.axes import Ints, SmallInts
+from podsim.axes import Ints, Shaped, SmallInts
 from podsim.schedules.actions import ScheduleTable
 from podsim.simulation.lower_links import Classes, Wired
 from podsim.simulation.ops import Ops, Streams, Tiled, no_ops
@@ -23,21 +23,18 @@ def tiled_ops(
 ) -> Tiled:  # fmt: skip
     """The ops of all classes by their rows."""
     seconds = np.array([piece.seconds for piece in pieces])
-    places, joins, join_size = _joins(pieces, rows, row_of, classes)
-    ops, group = [], []
-    for row, place in zip(rows, places, strict=True):
+    counts, join_of_rows = _places(pieces, rows)
+    joins, join_size = _joins(counts[row_of], classes)
+    ops = []
+    for row, join in zip(rows, join_of_rows, strict=True):
         before, after = row_edges(row)
-        join, number = np.full(len(row.what), -1, np.int32), np.zeros(len(row.what), np.int32)
-        for g, at in enumerate(place):
-            join[at], number[at] = np.arange(len(at)), g
-        group.append(number)
         ops.append(Ops(
             stream=row.stream, seconds=seconds[row.what], before=before, after=after, join=join,
             transfer=wired.kind[row.what],
         ))  # fmt: skip
     tiled = Tiled(
-        rows=ops, group=group, row_of=row_of, joins=joins, join_size=join_size, sends=(no_ops(), no_ops()),
-        kinds=wired.kinds, transfers=wired.transfers, streams=_streams(classes.count, contention),
+        rows=ops, row_of=row_of, joins=joins, join_size=join_size, sends=(no_ops(), no_ops()), kinds=wired.kinds,
+        transfers=wired.transfers, streams=_streams(classes.count, contention),
     )  # fmt: skip
     return replace(tiled, sends=_sends(rows, row_of, tables, classes, tiled.base))
 
@@ -74,31 +71,38 @@ def row_edges(row: Row) -> tuple[SmallInts, SmallInts]:
 _GROUPS = ("tp", "cp", "ep", "dp", "ends", "all")
 
 
-def _joins(
-    pieces: list[Piece], rows: list[Row], row_of: Ints, classes: Classes
-) -> tuple[list[list[Ints]], SmallInts, SmallInts]:
-    """(ops that each row does in each group, the first join of each class's groups, the ops of each join).
+def _places(pieces: list[Piece], rows: list[Row]) -> tuple[Shaped[Ints, "row group"], list[SmallInts]]:
+    """(ops of each row in each group, the place of each op among them as Tiled.rows has it)."""
+    named = np.array([group_of(piece) for piece in pieces])
+    counts, joins = np.zeros((len(rows), len(_GROUPS)), np.int64), []
+    for r, row in enumerate(rows):
+        join = np.full(len(row.what), -1, np.int32)
+        for g, name in enumerate(_GROUPS):
+            ops = np.flatnonzero(named[row.what] == name)
+            join[ops], counts[r, g] = np.arange(len(ops)) * len(_GROUPS) + g, len(ops)
+        joins.append(join)
+    return counts, joins
+
+
+def _joins(counts: Shaped[Ints, "class group"], classes: Classes) -> tuple[SmallInts, SmallInts]:
+    """(the first join of each class's groups, the ops of each join), from the ops of each class in its groups.
 
     Ops of different classes that are one collective have one join; -1 where a class meets only its like.
     """
-    named = np.array([group_of(piece) for piece in pieces])
-    places = [[np.flatnonzero(named[row.what] == name) for name in _GROUPS] for row in rows]
-    first = np.full((classes.count, len(_GROUPS)), -1, np.int32)
+    first = np.full(counts.shape, -1, np.int32)
     taken, sizes = 0, [no_ops()]
     for g, name in enumerate(_GROUPS):
         number = classes.groups[name]
-        members = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
-        for group in members:
-            counts = np.array([len(places[r][g]) for r in row_of[group]])
-            meeting = group[counts > 0]
+        for members in np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1]):
+            meeting = members[counts[members, g] > 0]
             if len(meeting) < 2:
                 continue
-            count = int(counts.max())
-            assert set(counts.tolist()) <= {0, count}, (name, counts)
+            count = int(counts[meeting[0], g])
+            assert np.all(counts[meeting, g] == count), (name, counts[meeting, g])
             first[meeting, g] = taken
             sizes.append(np.full(count, len(meeting), np.int32))
             taken += count
-    return places, first, np.concatenate(sizes)
+    return first, np.concatenate(sizes)
 
 
 def group_of(piece: Piece) -> str:
