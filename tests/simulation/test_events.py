@@ -394,7 +394,7 @@ GOOD = wires([1.0], [[0]], peak=1.0)
     (ops([0], [1.0], transfer=[0]), "transfer 0: 0; there are 0 kinds"),
     (ops([0, 1], [1.0, 1.0], streams=beside(2, 1.0)), "share 0: 1; ops can lose"),
     (ops([0, 1, 2], [1.0] * 3, streams=beside(2, 0.1)), "2 domain, not 3"),
-    (ops([0], [1.0], streams=replace(beside(1, 0.1), domain=np.array([-1], np.int32))), "domain 0: -1; domains count from 0"),
+    (ops([0], [1.0], streams=replace(beside(1, 0.1), domain=np.array([-1], np.int32))), "domain 0: -1"),
     (ops([0, 1], [1.0, 1.0], transfer=[0, -1], transfers=GOOD, streams=beside(2, 0.1)), "others slow it"),
     (ops([0], [1.0], transfers=wires([0.0], [[0]], peak=1.0)), "capacity 0: 0; must be positive"),
     (ops([0], [1.0], transfers=wires([1.0], [[4]], peak=1.0)), "link 0: 4; there are 1 links"),
