@@ -239,7 +239,8 @@ def new_program(t: Tiled) -> tuple[Program, Ints]:
     }
     return Program(
         ops=ops, classes=classes, share=effect.share, width=width, groups=t.joins.shape[1], kinds=t.kinds,
-        streams=len(effect.domain), **columns, links=len(links.capacity), room=int(np.diff(links.routes[0]).max(initial=0)) + 1,
+        streams=len(effect.domain), links=len(links.capacity), room=int(np.diff(links.routes[0]).max(initial=0)) + 1,
+        **columns,
     ), np.concatenate([starts[r] for r in t.row_of])  # fmt: skip
 
 
