@@ -93,11 +93,12 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
         raise SimulationError(
             f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
         )
-    gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)]
+    gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)] if trouble.nodes else [""] * ranks
     share = np.broadcast_to(_micro_batches_of_ranks(plan, trouble)[None, :, None], shape).ravel().tolist()
-    kinds: list[Kind] = list(dict.fromkeys(zip(gpu, share, strict=True)))
-    kinds.sort(key=lambda mark: mark != ("", 0))
-    kind = np.array([kinds.index(mark) for mark in zip(gpu, share, strict=True)], np.int64)
+    marks = list(zip(gpu, share, strict=True))
+    kinds: list[Kind] = sorted(dict.fromkeys(marks), key=lambda mark: mark != ("", 0))
+    numbers = {mark: number for number, mark in enumerate(kinds)}
+    kind = np.array([numbers[mark] for mark in marks], np.int64)
     flat = np.zeros(ranks, np.int64)
     known: dict[object, int] = {}
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
@@ -373,8 +374,7 @@ def _groups(plan: Plan, label: Shaped[Ints, "rank data tensor"], coordinates: In
     out = {}
     for name, members in _axes(plan, label).items():
         if name != "line":
-            smallest = members.min(axis=-1)[where]
-            out[name] = np.unique(smallest, return_inverse=True)[1]
+            out[name] = np.unique(members[where].min(axis=-1), return_inverse=True)[1]
     out["all"] = np.zeros(len(coordinates), np.int64)
     ends = label[0, coordinates[:, 1], coordinates[:, 2]]
     out["ends"] = np.unique(ends, return_inverse=True)[1]
