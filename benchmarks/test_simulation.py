@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
-from podsim.simulation.events import Ops, Transfers, play
+from podsim.simulation.events import play
 from podsim.simulation.lower import lower
+from podsim.simulation.ops import Ops, Transfers
 from podsim.simulation.outcome import outcome
 from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model

@@ -16,7 +16,8 @@ from podsim.network.collectives.rings import ring_all_gather, ring_all_reduce
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play as play_collective
 from podsim.network.play_links import make_links
-from podsim.simulation.events import Ops, Streams, Transfers, critical_path, play
+from podsim.simulation.events import critical_path, play
+from podsim.simulation.ops import Ops, Streams, Transfers
 
 close = pytest.approx
 
@@ -380,27 +381,27 @@ GOOD = wires([1.0], [[0]], peak=1.0)
 
 
 @pytest.mark.parametrize(("graph", "said"), [
-    (ops([0, 0], [1.0]), "1 seconds for 2 ops"),
-    (ops([0], [-1.0]), "op 0 takes -1 s"),
-    (ops([0], [np.nan]), "op 0 takes nan s"),
-    (ops([0], [np.inf]), "op 0 takes inf s"),
-    (ops([-1], [1.0]), "stream -1; streams count from 0"),
-    (ops([0], [1.0], [(0, 3)]), "op 3 does not exist; there are ops 0 to 0"),
-    (ops([0], [1.0], [(-2, 0)]), "op -2 does not exist"),
-    (replace(ops([0], [1.0]), before=np.zeros(1, np.int32)), "1 ops before and 0 after"),
-    (ops([0], [1.0], join=[0, 1]), "2 join for 1 ops"),
-    (ops([0], [1.0], transfer=[2], transfers=GOOD), "kind 2; there are 1 kinds"),
-    (ops([0], [1.0], transfer=[0]), "kind 0; there are 0 kinds"),
-    (ops([0, 1], [1.0, 1.0], streams=beside(2, 1.0)), "share 1"),
-    (ops([0, 1, 2], [1.0] * 3, streams=beside(2, 0.1)), "for 3 streams"),
-    (ops([0], [1.0], streams=replace(beside(1, 0.1), domain=np.array([-1], np.int32))), "stream 0 is of domain -1"),
-    (ops([0, 1], [1.0, 1.0], transfer=[0, -1], transfers=GOOD, streams=beside(2, 0.1)), "which others slow"),
-    (ops([0], [1.0], transfers=wires([0.0], [[0]], peak=1.0)), "link 0 has a capacity of 0 B/s"),
-    (ops([0], [1.0], transfers=wires([1.0], [[4]], peak=1.0)), "uses link 4; there are 1 links"),
-    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=np.inf)), "peak of inf B/s"),
-    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=1.0, latency=-1.0)), "latency of -1 s"),
-    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=1.0, use=0.0)), "used 0 times"),
-    (ops([0], [1.0], transfers=replace(GOOD, latency=np.zeros(2))), "give one of each a kind"),
+    (ops([0, 0], [1.0]), "1 seconds, not 2"),
+    (ops([0], [-1.0]), "seconds 0: -1; must be finite"),
+    (ops([0], [np.nan]), "seconds 0: nan"),
+    (ops([0], [np.inf]), "seconds 0: inf"),
+    (ops([-1], [1.0]), "stream 0: -1; streams count from 0"),
+    (ops([0], [1.0], [(0, 3)]), "after 0: 3; op does not exist"),
+    (ops([0], [1.0], [(-2, 0)]), "before 0: -2; op does not exist"),
+    (replace(ops([0], [1.0]), before=np.zeros(1, np.int32)), "0 after, not 1"),
+    (ops([0], [1.0], join=[0, 1]), "2 join, not 1"),
+    (ops([0], [1.0], transfer=[2], transfers=GOOD), "transfer 0: 2; there are 1 kinds"),
+    (ops([0], [1.0], transfer=[0]), "transfer 0: 0; there are 0 kinds"),
+    (ops([0, 1], [1.0, 1.0], streams=beside(2, 1.0)), "share 0: 1; ops can lose"),
+    (ops([0, 1, 2], [1.0] * 3, streams=beside(2, 0.1)), "2 domain, not 3"),
+    (ops([0], [1.0], streams=replace(beside(1, 0.1), domain=np.array([-1], np.int32))), "domain 0: -1"),
+    (ops([0, 1], [1.0, 1.0], transfer=[0, -1], transfers=GOOD, streams=beside(2, 0.1)), "others slow it"),
+    (ops([0], [1.0], transfers=wires([0.0], [[0]], peak=1.0)), "capacity 0: 0; must be positive"),
+    (ops([0], [1.0], transfers=wires([1.0], [[4]], peak=1.0)), "link 0: 4; there are 1 links"),
+    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=np.inf)), "peak 0: inf"),
+    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=1.0, latency=-1.0)), "latency 0: -1"),
+    (ops([0], [1.0], transfers=wires([1.0], [[0]], peak=1.0, use=0.0)), "use 0: 0; must be positive"),
+    (ops([0], [1.0], transfers=replace(GOOD, latency=np.zeros(2))), "2 latency, not 1"),
     (ops([0], [1.0], transfers=replace(GOOD, routes=(np.array([0, 0]), np.array([0])))), "rise from 0 to 1"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_what_makes_no_sense_is_refused(graph, said):
@@ -409,5 +410,5 @@ def test_what_makes_no_sense_is_refused(graph, said):
 
 
 def test_all_mistakes_at_once():
-    with pytest.raises(SimulationError, match=r"takes -1 s.*streams count from 0"):
+    with pytest.raises(SimulationError, match=r"seconds 0: -1.*streams count from 0"):
         play(ops([-3], [-1.0]))

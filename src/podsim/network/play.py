@@ -182,7 +182,7 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
 def _sent_share(table: Table) -> Floats:
     """Bytes that each row sends in all, as a share of `size`."""
     if not np.ptp(table.sizes):
-        return table.count * table.repeat * float(table.sizes[0])
+        return np.asarray(table.count * table.repeat * table.sizes[0], np.float64)
     share = row_share(table, np.arange(len(table.step)), np.zeros(len(table.step), np.int64))
     for row in np.flatnonzero(table.repeat > 1):
         times = np.arange(table.repeat[row])

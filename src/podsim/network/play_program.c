@@ -1,6 +1,16 @@
 /* What the flows of a table wait for: equal rows numbered, and pairs of flows of which one reads what the other wrote. */
 #include "network/hash.h"
-#include "network/play_program.h"
+
+/* Columns of a table that say which chunks a flow touches when; podsim/network/play_program.py describes them. */
+struct Trains {
+    const int64_t *source;
+    const int64_t *step;
+    const int64_t *repeat;
+    const int64_t *chunk;
+    const int64_t *chunks;
+    const int64_t *turn;
+    const int64_t *wheel;
+};
 
 /* A random-looking number for each value. */
 EXPORT void mix_values(const int64_t *values, int64_t count, int64_t *out) {

@@ -10,16 +10,38 @@ enum { HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS };
 static const double TIGHT = 1.0 + 1e-10; /* a link asked for more than this times its capacity may hold transfers back */
 static const double SAME = 1e-12;        /* times within this share of each other are one: rounding tells them apart */
 
+struct Op {
+    int32_t stream;
+    int32_t next;
+    int32_t next_end;
+    int32_t join;
+    int32_t transfer;
+    int32_t send;
+};
+
+struct Class {
+    int64_t row;
+    int64_t base;
+    int64_t seconds;
+    int64_t sends;
+};
+
+struct Mark {
+    double end;
+    int32_t why;
+    int32_t need;
+};
+
 struct Program {
-    const int32_t *stream;
-    const int32_t *order_ptr;
+    const struct Op *ops;
     const int32_t *order;
     const double *seconds;
-    const int32_t *next_ptr;
     const int32_t *after;
-    const int32_t *join;
-    const int32_t *join_size;
-    const int32_t *transfer;
+    const struct Class *classes;
+    const int32_t *joins;
+    const int32_t *send_ptr;
+    const int32_t *sent_class;
+    const int32_t *sent_op;
     const double *peak;
     const double *latency;
     const int64_t *link_ptr;
@@ -32,16 +54,16 @@ struct Program {
     const int64_t *domain_ptr;
     const int64_t *domain_stream;
     double share;
+    int64_t width;
+    int64_t groups;
+    int64_t kinds;
     int64_t streams;
     int64_t links;
     int64_t room;
 };
 
 struct State {
-    double *start;
-    double *end;
-    int32_t *why;
-    int32_t *need;
+    struct Mark *marks;
     int32_t *join_need;
     int32_t *join_head;
     int32_t *join_next;

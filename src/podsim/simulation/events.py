@@ -8,91 +8,24 @@ Ops of one stream run in the order of their numbers, one at a time. The play is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Floats, Ints, SmallInts
+from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
-from podsim.native import c_function, c_struct
-from podsim.simulation.state import (
-    EVENTS,
-    HEAP,
-    SOLVED,
-    Program,
-    new_state,
-    run,
-    typed_program,
-)  # fmt: skip
-
-
-def _none() -> SmallInts:
-    return np.empty(0, np.int32)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Transfers:
-    """Kinds of transfer: how fast each is alone, and which links it uses. L links, T kinds."""
-
-    peak: Floats
-    """B/s. The rate at full speed, [T]."""
-    latency: Floats
-    """s. The time before the first byte moves, [T]."""
-    routes: tuple[Ints, Ints]
-    """The routes, as (indptr [T + 1], links)."""
-    use: Floats
-    """factor. The bytes over each link of a route for each byte of the transfer."""
-    capacity: Floats
-    """B/s. The capacity of each link, [L]."""
-
-
-NO_TRANSFERS = Transfers(
-    peak=np.empty(0), latency=np.empty(0), routes=(np.zeros(1, np.int64), np.empty(0, np.int64)), use=np.empty(0),
-    capacity=np.empty(0),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Streams:
-    """How streams slow each other: a stream that `slows` takes `share` of the speed of ops on `slowed` streams."""
-
-    domain: NDArray[np.int32]
-    """The domain of each stream, [S]; streams of one domain share processors."""
-    slows: NDArray[np.bool_]
-    slowed: NDArray[np.bool_]
-    share: float
-    """share. The share of its speed that an op loses while another slows it."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ops:
-    """N ops, E edges: op after[e] starts when op before[e] has ended."""
-
-    stream: SmallInts
-    """The stream of each op, from 0, [N]; ops of one stream run in the order of their numbers."""
-    seconds: Floats
-    """s. The work without slowdown, [N]; for a transfer, its bytes over its peak."""
-    before: SmallInts
-    """The op before of each edge, [E]."""
-    after: SmallInts
-    """The op after of each edge, [E]."""
-    join: SmallInts = field(default_factory=_none)
-    """The join of each op, [N]: ops with the same number start together (a collective); -1: alone; empty: all alone."""
-    transfer: SmallInts = field(default_factory=_none)
-    """The kind of transfer of each op, [N]; -1: none; empty: no op is one."""
-    transfers: Transfers = NO_TRANSFERS
-    streams: Streams | None = None
-    """The streams; None: no stream slows another."""
+from podsim.native import c_struct
+from podsim.simulation.ops import Ops, Streams, Tiled, no_ops
+from podsim.simulation.state import EVENTS, HEAP, SOLVED, new_marks, new_program, new_state, run
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Played:
     """When each op ran."""
 
-    start: Floats
-    """s. The start of each op, [N]."""
     end: Floats
     """s. The end of each op, [N]."""
     why: SmallInts
@@ -101,139 +34,78 @@ class Played:
     """s. The end of the last op."""
     solved: int
     """The number of times that shares of links were computed."""
+    begun: Floats | None = None
+    """s. The start of each op, [N]; None: the end of what let it start."""
+
+    @cached_property
+    def start(self) -> Floats:
+        """s. The start of each op, [N]."""
+        return self.starts(np.arange(len(self.end)))
+
+    def starts(self, ops: Ints) -> Floats:
+        """s. The start of some ops."""
+        if self.begun is not None:
+            return self.begun[ops]
+        why = self.why[ops]
+        return np.where(why >= 0, self.end[why], 0.0)
 
 
-_by_key = c_function("values_by_key", SmallInts, SmallInts, int, int, SmallInts, SmallInts)
 PAUSE = 1_000_000
 """The ended ops between two checks for Ctrl-C."""
 
 
-def values_by_key(key: SmallInts, value: SmallInts, keys: int) -> tuple[SmallInts, SmallInts]:
-    """(pointer [keys + 1], the values of each key, in order)."""
-    if np.all(key[1:] >= key[:-1]):
-        pointer = np.zeros(keys + 1, np.int32)
-        np.cumsum(np.bincount(key, minlength=keys), out=pointer[1:])
-        return pointer, value
-    pointer, rows = np.empty(keys + 1, np.int32), np.empty(len(key), np.int32)
-    _by_key(np.ascontiguousarray(key, np.int32), value, len(key), keys, pointer, rows)
-    return pointer, rows
-
-
-def _first_problem(wrong: NDArray[np.bool_], text_of: Callable[[int], str]) -> list[str]:
-    """The text of the first problem, if there is one."""
-    return [text_of(int(i)) for i in np.flatnonzero(wrong)[:1]]
-
-
 def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
-    sizes = [(name, len(getattr(ops, name))) for name in ("seconds", "join", "transfer")]
-    problems = [
-        f"{size} {name} for {n} ops; give one of each an op"
-        for name, size in sizes
-        if size != n and (size or name == "seconds")
-    ]
-    if len(ops.before) != len(ops.after):
-        problems.append(f"{len(ops.before)} ops before and {len(ops.after)} after; an edge has one of each")
-    if problems:
+    t, (pointer, links), streams = ops.transfers, ops.transfers.routes, ops.streams
+    sizes = [
+        ("seconds", ops.seconds, n), ("join", join, n), ("transfer", transfer, n), ("after", ops.after, len(ops.before)),
+        ("latency", t.latency, len(t.peak)), ("routes", pointer, len(t.peak) + 1), ("use", t.use, len(links)),
+    ]  # fmt: skip
+    if streams is not None:
+        count = max(int(ops.stream.max(initial=-1)) + 1, len(streams.domain))
+        sizes += [(name, getattr(streams, name), count) for name in ("domain", "slows", "slowed")]
+    if problems := [
+        f"{len(column)} {name}, not {size}" for name, column, size in sizes if len(column) != size
+    ]:
         return problems
-    for ends in (ops.before, ops.after):
-        problems += _first_problem(
-            (ends < 0) | (ends >= n),
-            lambda e, ends=ends: f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}",  # type: ignore[misc]
+    rises = bool(pointer[0] == 0 and pointer[-1] == len(links) and np.all(np.diff(pointer) >= 0))
+    rules = [
+        ("before", ops.before, _is_outside(ops.before, n), "op does not exist"),
+        ("after", ops.after, _is_outside(ops.after, n), "op does not exist"),
+        ("seconds", ops.seconds, _is_negative(ops.seconds), "must be finite and not negative"),
+        ("stream", ops.stream, ops.stream < 0, "streams count from 0"),
+        ("transfer", transfer, transfer >= len(t.peak), f"there are {len(t.peak)} kinds"),
+        ("routes", pointer[-1:], np.array([not rises]), f"must rise from 0 to {len(links)}"),
+        ("link", links, _is_outside(links, len(t.capacity)), f"there are {len(t.capacity)} links"),
+        ("latency", t.latency, _is_negative(t.latency), "must be finite and not negative"),
+        ("use", t.use, _is_negative(t.use) | (t.use == 0), "must be positive and finite"),
+        ("peak", t.peak, _is_negative(t.peak) | (t.peak == 0), "must be positive and finite"),
+    ]
+    if not _is_outside(links, len(t.capacity)).any():
+        rules.append(
+            ("capacity", t.capacity[links], ~(t.capacity[links] > 0), "must be positive where it is used")
         )
-    seconds, stream, kinds = ops.seconds, ops.stream, len(ops.transfers.peak)
-    problems += _first_problem(
-        ~((seconds >= 0) & np.isfinite(seconds)),
-        lambda i: f"op {i} takes {seconds[i]:g} s; it must be finite and not negative",
-    )
-    problems += _first_problem(stream < 0, lambda i: f"op {i} is on stream {stream[i]}; streams count from 0")
-    problems += _first_problem(
-        transfer >= kinds, lambda i: f"op {i} is a transfer of kind {transfer[i]}; there are {kinds} kinds"
-    )
-    if not problems and ops.streams:
-        problems = _stream_problems(ops.streams, stream, transfer)
-    return problems + _link_problems(ops.transfers)
-
-
-def _stream_problems(streams: Streams, stream: SmallInts, transfer: SmallInts) -> list[str]:
-    sizes = [len(streams.domain), len(streams.slows), len(streams.slowed)]
-    count = int(stream.max(initial=-1)) + 1
-    if len(set(sizes)) > 1 or sizes[0] < count:
-        return [f"{sizes} domains, slows and slowed for {count} streams; give one of each a stream"]
-    problems = _first_problem(
-        streams.domain < 0, lambda s: f"stream {s} is of domain {streams.domain[s]}; they count from 0"
-    )
-    if not 0 <= streams.share < 1:
-        problems.append(f"share {streams.share:g}: ops can lose 0 to (less than) 1 of their speed")
-    return problems + _first_problem(
-        (transfer >= 0) & streams.slowed[stream],
-        lambda i: (
-            f"op {i} is a transfer on stream {stream[i]}, which others slow; transfers only share links"
-        ),
-    )
-
-
-def _link_problems(transfers: Transfers) -> list[str]:
-    (pointer, links), use = transfers.routes, transfers.use
-    capacity, peak, latency = transfers.capacity, transfers.peak, transfers.latency
-    if len(latency) != len(peak) or len(pointer) != len(peak) + 1 or len(use) != len(links):
-        return [
-            f"{len(peak)} peaks, {len(latency)} latencies, {len(pointer) - 1} routes of {len(links)} links with "
-            f"{len(use)} uses; give one of each a kind of transfer, and one use a link of a route"
+    if streams is not None and not (ops.stream < 0).any():
+        share, slowed = np.array([streams.share]), (transfer >= 0) & streams.slowed[ops.stream]
+        rules += [
+            ("domain", streams.domain, streams.domain < 0, "domains count from 0"),
+            ("share", share, _is_outside(share, 1), "ops can lose 0 to (less than) 1 of their speed"),
+            ("stream", ops.stream, slowed, "others slow it; transfers only share links"),
         ]
-    if pointer[0] != 0 or pointer[-1] != len(links) or np.any(np.diff(pointer) < 0):
-        return [f"routes must rise from 0 to {len(links)}, the number of their links"]
-    outside = (links < 0) | (links >= len(capacity))
-    problems = _first_problem(
-        outside, lambda i: f"a route uses link {links[i]}; there are {len(capacity)} links"
-    )
-    if not problems:
-        problems = _first_problem(
-            ~(capacity[links] > 0),
-            lambda i: (
-                f"link {links[i]} has a capacity of {capacity[links[i]]:g} B/s and is used; it must be positive"
-            ),
-        )
-    problems += _first_problem(
-        ~((latency >= 0) & np.isfinite(latency)),
-        lambda k: f"transfer {k} has a latency of {latency[k]:g} s; it must be finite and not negative",
-    )
-    problems += _first_problem(
-        ~((use > 0) & np.isfinite(use)),
-        lambda i: f"link {links[i]} of a route is used {use[i]:g} times; it must be positive and finite",
-    )
-    return problems + _first_problem(
-        ~((peak > 0) & np.isfinite(peak)),
-        lambda k: f"transfer {k} has a peak of {peak[k]:g} B/s; it must be positive and finite",
-    )
+    return [
+        f"{name} {i}: {column[i]:g}; {rule}"
+        for name, column, wrong, rule in rules
+        for i in np.flatnonzero(wrong)[:1]
+    ]
 
 
-def _program(ops: Ops, join: SmallInts, transfer: SmallInts) -> tuple[Program, SmallInts]:
-    """(what the kernel is given, how many ops each op waits for)."""
-    streams = int(ops.stream.max(initial=-1)) + 1
-    if ops.streams is not None:
-        streams = max(streams, len(ops.streams.domain))
-    n, t = len(ops.stream), ops.transfers
-    pointer, after = values_by_key(ops.before, np.ascontiguousarray(ops.after, np.int32), n)
-    order_ptr, order = values_by_key(ops.stream, np.arange(n, dtype=np.int32), streams)
-    effect = ops.streams or Streams(
-        domain=np.zeros(streams, np.int32),
-        slows=np.zeros(streams, bool),
-        slowed=np.zeros(streams, bool),
-        share=0.0,
-    )
-    domains = int(effect.domain.max(initial=-1)) + 1
-    slowed = np.flatnonzero(effect.slowed)
-    slowed = slowed[np.argsort(effect.domain[slowed], kind="stable")]
-    bounds = np.searchsorted(effect.domain[slowed], np.arange(domains + 1))
-    return typed_program(Program(
-        stream=ops.stream, order_ptr=order_ptr, order=order, seconds=ops.seconds, next_ptr=pointer,
-        after=after, join=join, join_size=np.bincount(join[join >= 0]).astype(np.int32),
-        transfer=transfer, peak=t.peak, latency=t.latency, link_ptr=t.routes[0], link=t.routes[1], use=t.use,
-        capacity=t.capacity, domain=effect.domain, slows=effect.slows.astype(np.uint8),
-        slowed=effect.slowed.astype(np.uint8), domain_ptr=bounds, domain_stream=slowed, share=effect.share,
-        streams=streams, links=len(t.capacity), room=int(np.diff(t.routes[0]).max(initial=0)) + 1,
-    )), np.bincount(ops.after, minlength=n).astype(np.int32)  # fmt: skip
+def _is_outside(values: NDArray[Any], count: int) -> Bools:
+    return np.asarray((values < 0) | (values >= count))
+
+
+def _is_negative(values: Floats) -> Bools:
+    """Whether values are below zero, infinite or no number."""
+    return ~((values >= 0) & np.isfinite(values))
 
 
 def play(ops: Ops) -> Played:
@@ -248,16 +120,27 @@ def play(ops: Ops) -> Played:
     )
     if problems := _problems(ops, n, join, transfer):
         raise SimulationError("; ".join(problems))
-    program, need = _program(ops, join, transfer)
-    state = new_state(program, need)
+    count = max(int(ops.stream.max(initial=-1)) + 1, 1)
+    none = np.zeros(count, np.int32)
+    return play_tiled(Tiled(
+        rows=[replace(ops, join=join, transfer=transfer)], row_of=np.zeros(1, np.int64),
+        joins=np.zeros((1, 1), np.int32), join_size=np.bincount(join[join >= 0]).astype(np.int32), kinds=0,
+        sends=(no_ops(), no_ops()), transfers=ops.transfers,
+        streams=ops.streams or Streams(domain=none, slows=none > 0, slowed=none > 0, share=0.0),
+    ))  # fmt: skip
+
+
+def play_tiled(tiled: Tiled) -> Played:
+    """When each op runs, as `play` says; the ops are taken as they are."""
+    program, at = new_program(tiled)
+    marks = new_marks(tiled)
+    state = new_state(program, marks, at, tiled.join_size.copy())
     structs, seconds = (c_struct(program), c_struct(state)), -1.0
     while seconds < 0.0 or state.number[HEAP]:
         seconds = run(*structs, seconds, PAUSE)
-    if state.number[EVENTS] < n:
-        raise SimulationError(_find_cycle(ops, state.end, join))
-    return Played(
-        start=state.start, end=state.end, why=state.why, seconds=seconds, solved=int(state.number[SOLVED])
-    )
+    if state.number[EVENTS] < len(marks):
+        raise SimulationError(_find_cycle(tiled.flat(), marks["end"], tiled.join))
+    return Played(end=marks["end"], why=marks["why"], seconds=seconds, solved=int(state.number[SOLVED]))
 
 
 def _find_cycle(ops: Ops, end: Floats, join: SmallInts) -> str:

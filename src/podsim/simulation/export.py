@@ -11,9 +11,10 @@ from podsim.axes import Ints
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.hardware.cluster import Cluster
 from podsim.simulation.events import Played
-from podsim.simulation.lower import STREAMS, Lowered, group_of
+from podsim.simulation.lower import Lowered
 from podsim.simulation.lower_links import rank_number
 from podsim.simulation.pieces import Piece, Stream
+from podsim.simulation.tiling import STREAMS, group_of
 from podsim.training.expert_exchange import ep_bytes
 from podsim.training.layers import cp_bytes, tp_bytes
 from podsim.training.plan import Plan

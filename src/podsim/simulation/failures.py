@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podsim.answers.failed import Standing
 from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
-from podsim.native import c_function
-from podsim.simulation.events import Ops, Played, Transfers, play
-from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.events import Played, play
+from podsim.simulation.lower import Lowered, ranks_text
+from podsim.simulation.ops import Ops, Transfers
 from podsim.simulation.pieces import Stream
+from podsim.simulation.state import by_key
+from podsim.simulation.tiling import STREAMS
 from podsim.training.plan import Plan
 
 
@@ -88,7 +89,7 @@ def detour(lowered: Lowered, played: Played, slower: Lowered, time: float) -> Lo
         use=np.concatenate([first.use, second.use]), capacity=np.concatenate([first.capacity, second.capacity]),
     )  # fmt: skip
     moved = ops.transfer >= 0
-    return replace(lowered, ops=replace(
+    return replace(lowered, changed=replace(
         ops, seconds=np.where(after, other.seconds, seconds), transfers=merged,
         transfer=np.where(moved & after, other.transfer + offset, ops.transfer).astype(np.int32),
     ))  # fmt: skip
@@ -133,8 +134,8 @@ def _stop_ops(
     places = np.flatnonzero(kept)
     why[kept] = np.where(part.why >= 0, places[np.maximum(part.why, 0)], -1)
     done = replace(ops, seconds=np.where(never & ~hangs, 0.0, ops.seconds * share))
-    partial = Played(start=start, end=end, why=why, seconds=still, solved=part.solved)
-    lowered = replace(lowered, ops=done)
+    partial = Played(begun=start, end=end, why=why, seconds=still, solved=part.solved)
+    lowered = replace(lowered, changed=done)
     standing = _standstills(lowered, plan, never, partial)
     exchanged = hangs & (ops.stream % STREAMS != Stream.COMPUTE)
     waiting = [wait.since for wait in standing if wait.waits_for]
@@ -172,28 +173,19 @@ def _blocked_ops(ops: Ops, first: Bools) -> Bools:
     join = _joins(ops).astype(np.int64)
     joined = np.flatnonzero(join >= 0)
     meeting = n + join[joined]  # a join is one more node: whoever never comes to it holds up all others
-    pointer, after = _rows(
+    pointer, after = by_key(
         np.concatenate([ops.before, order[:-1][same], joined, meeting]),
         np.concatenate([ops.after, order[1:][same], meeting, joined]),
         n + int(join.max(initial=-1)) + 1,
     )
-    marked = np.zeros(len(pointer) - 1, np.uint8)
-    marked[:n] = first
-    stack = np.empty(len(marked), np.int64)
-    depth = int(marked.sum())
-    stack[:depth] = np.flatnonzero(marked)
-    _mark_reachable(pointer, after, marked, stack, depth)
-    return marked[:n].astype(bool)
-
-
-def _rows(key: Ints, value: Ints, n: int) -> tuple[Ints, Ints]:
-    """Values by key: values[pointer[k] : pointer[k + 1]] belong to k."""
-    order = np.argsort(key, kind="stable")
-    pointer = np.concatenate([[0], np.cumsum(np.bincount(key, minlength=n))]).astype(np.int64)
-    return pointer, np.asarray(value[order], np.int64)
-
-
-_mark_reachable = c_function("mark_reachable", Ints, Ints, NDArray[np.uint8], Ints, int)
+    marked = np.zeros(len(pointer) - 1, bool)
+    reached = np.flatnonzero(first)
+    while len(reached):
+        marked[reached] = True
+        sizes = np.diff(pointer)[reached]
+        entry = np.repeat(pointer[reached] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        reached = np.unique(after[entry][~marked[after[entry]]])
+    return marked[:n]
 
 
 def _hanging_ops(lowered: Lowered, plan: Plan, hangs: Bools) -> tuple[str, ...]:

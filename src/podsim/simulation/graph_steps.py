@@ -19,7 +19,8 @@ from podsim.axes import Floats, Ints
 from podsim.graphs.graph_cost import OpCosts
 from podsim.graphs.graph_step import ReplicasStep, bucket_sizes
 from podsim.graphs.op_graph import OpGraph, nets_of
-from podsim.simulation.events import Ops, Played, Streams, play
+from podsim.simulation.events import Played, play
+from podsim.simulation.ops import Ops, Streams
 from podsim.training.software import Software
 
 _LANES = ("compute", "send", "dp")

@@ -8,13 +8,15 @@ A plan as ops: every pass of every micro-batch on every class of ranks, with the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.axes import Ints, NarrowInts, Shaped, SmallInts
+from podsim.axes import Floats, Ints, NarrowInts, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
@@ -22,7 +24,6 @@ from podsim.network.bus import ring_share
 from podsim.schedules.actions import ScheduleTable
 from podsim.schedules.entries import build
 from podsim.simulation.drafts import Catalog
-from podsim.simulation.events import Ops, Streams, values_by_key
 from podsim.simulation.lower_links import (
     Classes,
     Trouble,
@@ -32,8 +33,10 @@ from podsim.simulation.lower_links import (
     throttled_seconds,
     transfers_of,
 )
+from podsim.simulation.ops import Ops, Tiled
 from podsim.simulation.passes import Row, Stage, Writer, write_row
 from podsim.simulation.pieces import Piece, Stream, block_pieces
+from podsim.simulation.tiling import tiled_ops
 from podsim.training.batch import PlanTables, prepare
 from podsim.training.groups import owned_parameters, send_bytes, stage_exchanges, tied_seconds
 from podsim.training.memory import Weights, weight_table
@@ -146,8 +149,6 @@ def _bytes(
     return [(size, size * share * more) for size, more in zip(messages, (times, 1, 1, 1, 1), strict=True)]
 
 
-STREAMS = len(Stream)
-_JOINED = {"tp": "tp", "tp beside": "tp", "cp": "cp", "ep": "ep", "dp": "dp"}
 MOST_OPS = 120_000_000
 """ops beyond which nothing is lowered: they would need more than 8 GiB"""
 
@@ -156,15 +157,9 @@ MOST_OPS = 120_000_000
 class Lowered:
     """A step, ready to be played."""
 
-    ops: Ops
-    what: NarrowInts
-    """The number of the piece of each op, [op]."""
-    micro: NarrowInts
-    """The micro-batch of each op, -1 for none, [op]."""
+    tiled: Tiled
     pieces: list[Piece]
     classes: Classes
-    base: Ints
-    """The start of the ops of each class: base[c] : base[c + 1], [C + 1]."""
     rows: list[Row]
     """The rows of the pipeline ranks, for each type of GPU."""
     row_of: Ints
@@ -175,6 +170,36 @@ class Lowered:
     table: ScheduleTable
     ready: PlanTables
     link_names: tuple[str, ...]
+    changed: Ops | None = None
+    """What is played instead of `tiled`."""
+
+    @property
+    def base(self) -> Ints:
+        """The start of the ops of each class: base[c] : base[c + 1], [C + 1]."""
+        return self.tiled.base
+
+    @cached_property
+    def ops(self) -> Ops:
+        """The ops one by one, which a timeline or a failure needs."""
+        return self.changed or self.tiled.flat()
+
+    @cached_property
+    def what(self) -> NarrowInts:
+        """The number of the piece of each op, [op]."""
+        return self.tiled.each([row.what for row in self.rows])
+
+    @cached_property
+    def micro(self) -> NarrowInts:
+        """The micro-batch of each op, -1 for none, [op]."""
+        return self.tiled.each([row.micro for row in self.rows])
+
+    def of_rows(self, columns: Sequence[NDArray[Any]], ops: Ints) -> NDArray[Any]:
+        """The values of some ops in a column, given that of each row."""
+        owner = np.searchsorted(self.base, ops, side="right") - 1
+        sizes = np.array([len(column) for column in columns])
+        first = (np.cumsum(sizes) - sizes)[self.row_of[owner]]
+        values: NDArray[Any] = np.concatenate(columns)[first + ops - self.base[owner]]
+        return values
 
 
 def schedule_table(plan: Plan, micro_batches: int = 0) -> ScheduleTable:
@@ -221,66 +246,31 @@ def lower(
         raise SimulationError(
             f"{base[-1]:,} ops to play, more than {MOST_OPS:,}: fold equal ranks (no ranks=all), or fewer micro-batches"
         )
-    what = np.concatenate([rows[r].what for r in stage_of])
-    stream = np.concatenate([rows[r].stream + c * STREAMS for c, r in enumerate(stage_of)])
-    before, after = _edges(rows, stage_of, tables, classes, base)
-    wired = transfers_of(cluster, plan, catalog.pieces, what, classes, base, trouble.left, trouble.paths)
-    if trouble.alone:
-        free = replace(wired.transfers, capacity=np.full(len(wired.transfers.capacity), 1e18))
-        wired = wired._replace(transfers=free)
-    seconds = _op_seconds(catalog.pieces, what, classes, base, trouble) * wired.stretch
-    join = _joins(catalog.pieces, rows, stage_of, classes, base)
-    if len(readies) > 1:
-        seconds = _slowest_seconds(seconds, join)
-    ops = Ops(
-        stream=stream, seconds=seconds, before=before, after=after, join=join,
-        transfer=wired.kind, transfers=wired.transfers, streams=_streams(classes.count, ready.software.contention),
+    wired = transfers_of(
+        cluster,
+        plan,
+        catalog.pieces,
+        lambda: np.concatenate([rows[r].what for r in stage_of]),
+        classes,
+        base,
+        trouble,
+    )
+    tiled = tiled_ops(catalog.pieces, rows, stage_of, tables, classes, wired, ready.software.contention)
+    lowered = Lowered(
+        tiled=tiled, pieces=catalog.pieces, classes=classes, rows=rows, row_of=stage_of, tables=tables,
+        table=tables[0], ready=ready, link_names=wired.names,
     )  # fmt: skip
-    return Lowered(
-        ops=ops, what=what, micro=np.concatenate([rows[r].micro for r in stage_of]), pieces=catalog.pieces,
-        classes=classes, base=base, rows=rows, row_of=stage_of, tables=tables, table=tables[0],
-        ready=ready, link_names=wired.names,
-    )  # fmt: skip
+    if trouble.slow or trouble.throttle or trouble.jitter > 0 or len(wired.stretch) > 1 or len(readies) > 1:
+        seconds = _op_seconds(lowered, trouble) * wired.stretch
+        if len(readies) > 1:
+            seconds = _slowest_seconds(seconds, tiled.join)
+        lowered = replace(lowered, tiled=replace(tiled, seconds=seconds))
+    return lowered
 
 
-def _edges(
-    rows: list[Row], row_of: Ints, tables: list[ScheduleTable], classes: Classes, base: Ints
-) -> tuple[SmallInts, SmallInts]:
-    """(before, after): edges inside each class, and from each send to the op that uses it on the next stage."""
-    inside = [row_edges(row) for row in rows]
-    starts = base.tolist()  # Python's numbers leave arrays as small as they are
-    before = [inside[r][0] + starts[c] for c, r in enumerate(row_of)]
-    after = [inside[r][1] + starts[c] for c, r in enumerate(row_of)]
-    ranks = tables[0].ranks
-    sent = [np.concatenate([row.sent for row in rows[k : k + ranks]]) for k in range(0, len(rows), ranks)]
-    for c, r in enumerate(classes.first[:, 0].tolist()):
-        table = tables[row_of[c] // ranks]
-        owner, actions = table.rank, np.arange(table.pointer[r], table.pointer[r + 1])
-        source = table.need[actions]
-        moved = (source >= 0) & (owner[np.maximum(source, 0)] != r)
-        source, first = source[moved], rows[row_of[c]].first[moved]
-        senders = classes.line[c, owner[source]]
-        types = row_of[senders] // ranks  # a pipeline may have GPUs of several types, not several tables
-        ops = np.empty(len(source), np.int64)
-        for kind in np.unique(types).tolist():
-            ops[types == kind] = sent[kind][source[types == kind]]
-        assert np.all(ops >= 0)
-        before.append((base[senders] + ops).astype(np.int32))
-        after.append((base[c] + first).astype(np.int32))
-    pointer, waiting = values_by_key(np.concatenate(before), np.concatenate(after), int(base[-1]))
-    return np.repeat(np.arange(base[-1], dtype=np.int32), np.diff(pointer)), waiting
-
-
-def row_edges(row: Row) -> tuple[SmallInts, SmallInts]:
-    """Edges of a row between streams; a stream's own order needs none."""
-    apart = row.stream[row.before] != row.stream[row.after]
-    return row.before[apart], row.after[apart]
-
-
-def _op_seconds(
-    pieces: list[Piece], what: Ints, classes: Classes, base: Ints, trouble: Trouble
-) -> NDArray[np.float64]:
+def _op_seconds(lowered: Lowered, trouble: Trouble) -> Floats:
     """Seconds of every op, slow and hot GPUs and noise counted."""
+    pieces, what, classes, base = lowered.pieces, lowered.what, lowered.classes, lowered.base
     table = np.array([piece.seconds for piece in pieces])
     kernels = np.array([piece.stream == Stream.COMPUTE for piece in pieces])
     seconds = table[what]
@@ -307,50 +297,6 @@ def _slowest_seconds(seconds: NDArray[np.float64], join: SmallInts) -> NDArray[n
     out = seconds.copy()
     out[met] = longest[join[met]]
     return out
-
-
-def _joins(
-    pieces: list[Piece], rows: list[Row], stage_of: Ints, classes: Classes, base: Ints
-) -> NDArray[np.int32]:
-    """Ops of different classes that are one collective, by number; -1 where a class meets only its like."""
-    join = np.full(int(base[-1]), -1, np.int32)
-    named = np.array([group_of(piece) for piece in pieces])
-    taken = 0
-    for name in ("tp", "cp", "ep", "dp", "ends", "all"):
-        number = classes.groups[name]
-        places = [np.flatnonzero(named[row.what] == name) for row in rows]
-        for group in np.flatnonzero(np.bincount(number) > 1).tolist():
-            members = np.flatnonzero(number == group)
-            counts = {len(places[stage_of[c]]) for c in members}
-            meeting = [int(c) for c in members if len(places[stage_of[c]])]
-            if len(meeting) < 2:
-                continue
-            assert len(counts - {0}) == 1, (name, counts)
-            for c in meeting:
-                at = base[c] + places[stage_of[c]]
-                join[at] = taken + np.arange(len(at))
-            taken += max(counts)
-    return join
-
-
-def group_of(piece: Piece) -> str:
-    """The group whose members do a piece together, "" for none."""
-    if piece.name in ("embedding gradients", "gradient norm"):
-        return "ends" if piece.name == "embedding gradients" else "all"
-    return (
-        _JOINED.get(piece.kind, "")
-        if piece.stream in (Stream.GROUP, Stream.DATA) and piece.seconds > 0
-        else ""
-    )
-
-
-def _streams(count: int, share: float) -> Streams:
-    """Exchanges of data-parallel ranks take a share of the speed of simultaneous compute."""
-    kind = np.tile(np.arange(STREAMS), count)
-    return Streams(
-        domain=np.repeat(np.arange(count), STREAMS).astype(np.int32), slows=kind == Stream.DATA,
-        slowed=(kind == Stream.COMPUTE) | (kind == Stream.GROUP), share=share,
-    )  # fmt: skip
 
 
 def ranks_text(classes: Classes, plan: Plan, c: int) -> str:

@@ -15,6 +15,7 @@ C. Gotlieb, An efficient algorithm for graph isomorphism, 1970).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from podsim.axes import Ints, NarrowInts, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
-from podsim.simulation.events import NO_TRANSFERS, Transfers
+from podsim.simulation.ops import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Grid
@@ -92,11 +93,12 @@ def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints
         raise SimulationError(
             f"rank {', '.join(map(str, wrong))} does not exist; this job has ranks 0 to {ranks - 1}"
         )
-    gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)]
+    gpu = [trouble.nodes.get(rank // per, "") for rank in range(ranks)] if trouble.nodes else [""] * ranks
     share = np.broadcast_to(_micro_batches_of_ranks(plan, trouble)[None, :, None], shape).ravel().tolist()
-    kinds: list[Kind] = list(dict.fromkeys(zip(gpu, share, strict=True)))
-    kinds.sort(key=lambda mark: mark != ("", 0))
-    kind = np.array([kinds.index(mark) for mark in zip(gpu, share, strict=True)], np.int64)
+    marks = list(zip(gpu, share, strict=True))
+    kinds: list[Kind] = sorted(dict.fromkeys(marks), key=lambda mark: mark != ("", 0))
+    numbers = {mark: number for number, mark in enumerate(kinds)}
+    kind = np.array([numbers[mark] for mark in marks], np.int64)
     flat = np.zeros(ranks, np.int64)
     known: dict[object, int] = {}
     for r in sorted({*special, *np.flatnonzero(kind).tolist()}):
@@ -142,7 +144,9 @@ class Wired(NamedTuple):
     """Ops on links."""
 
     kind: SmallInts
-    """The kind of transfer of each op; -1 for none, [op]."""
+    """The kind of transfer of each piece, among those of a class; -1 for none, [piece]."""
+    kinds: int
+    """The number of kinds of transfer of each class."""
     transfers: Transfers
     names: tuple[str, ...]
     """The names of the links."""
@@ -154,20 +158,21 @@ def transfers_of(
     cluster: Cluster,
     plan: Plan,
     pieces: list[Piece],
-    what: NarrowInts,
+    what: Callable[[], NarrowInts],
     classes: Classes,
     base: Ints,
-    left: dict[int, float],
-    paths: dict[int, dict[int, float]],
+    trouble: Trouble,
 ) -> Wired:
-    """What uses which link; `left`: share of its bandwidth that a rank still has, `paths`: Trouble.paths.
+    """What uses which link; `what`: the piece of each op, which only slow adapters need.
 
     Each class has one link out of its node and one into it. An exchange goes at the pace of its slowest member.
     """
+    left, paths = trouble.left, trouble.paths
+    slot = np.full(len(pieces), -1, np.int32)
+    none = Wired(slot, 0, NO_TRANSFERS, (), np.ones(1))
     if not cluster.nics or not cluster.network.bandwidth:
-        return Wired(np.empty(0, np.int32), NO_TRANSFERS, (), np.ones(1))
+        return none
     alone = _collective_slowdowns(cluster, pieces, what, classes, base, left)
-    none = Wired(np.empty(0, np.int32), NO_TRANSFERS, (), alone)
     grid = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan)
     crosses = dict.fromkeys((Stream.AHEAD, Stream.BACK), bool(grid.pipeline_crosses))
     ranks = int(plan.dp) * int(plan.cp)
@@ -178,9 +183,8 @@ def transfers_of(
         if crosses.get(p.stream) and p.seconds > 0.0 and p.bytes > 0.0 and p.name != "gradient norm"
     ]
     if not wide:
-        return none
+        return none._replace(stretch=alone)
     line_rate = adapter_rate(cluster)
-    slot = np.full(len(pieces), -1, np.int32)
     slot[wide] = np.arange(len(wide))
     seconds = np.array([pieces[i].seconds for i in wide])
     bytes_ = np.array([pieces[i].bytes for i in wide])
@@ -194,21 +198,21 @@ def transfers_of(
     reached = np.where(shared, worst[classes.groups["dp"]][:, None], sent)  # [class, piece]
     pace = np.maximum(peaks / (line_rate * reached), 1.0)  # [class, piece]
     peaks = peaks / pace
-    capacity = np.repeat(line_rate * share, 2)
     out = np.broadcast_to(2 * np.arange(classes.count)[:, None], peaks.shape)  # [class, piece]
     into = _partners(pieces, wide, classes)  # [class, piece]
     links = np.stack([out, 2 * into + 1], axis=-1).reshape(-1).astype(np.int64)
     peak = np.maximum(peaks, 1.0)
+    names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
+    stretch = np.ones(1)
+    if left or paths:
+        owner, kind = np.repeat(np.arange(classes.count), np.diff(base)), slot[what()]
+        stretch = np.where(kind >= 0, pace[owner, kind], alone)
+    capacity = np.full(2 * classes.count, 1e18) if trouble.alone else np.repeat(line_rate * share, 2)
     transfers = Transfers(
         peak=peak.ravel().copy(), latency=np.zeros(peak.size),
         routes=(2 * np.arange(peak.size + 1, dtype=np.int64), links), use=np.ones(2 * peak.size), capacity=capacity,
     )  # fmt: skip
-    kind = slot[what]
-    before = np.arange(classes.count, dtype=np.int32) * np.int32(len(wide))  # the kinds of the classes before
-    kind = np.where(kind >= 0, np.repeat(before, np.diff(base)) + kind, np.int32(-1))
-    names = tuple(f"{way} of class {c}" for c in range(classes.count) for way in ("out", "in"))
-    stretch = np.where(kind >= 0, pace.ravel()[kind], alone) if left or paths else np.ones(1)
-    return Wired(kind, transfers, names, stretch)
+    return Wired(slot, len(wide), transfers, names, stretch)
 
 
 def adapter_rate(cluster: Cluster) -> float:
@@ -227,7 +231,7 @@ def _shares(classes: Classes, left: dict[int, float]) -> NDArray[np.float64]:
 def _collective_slowdowns(
     cluster: Cluster,
     pieces: list[Piece],
-    what: NarrowInts,
+    what: Callable[[], NarrowInts],
     classes: Classes,
     base: Ints,
     left: dict[int, float],
@@ -247,7 +251,7 @@ def _collective_slowdowns(
         np.minimum.at(worst, number, share)
         speed = pieces[i].bytes / pieces[i].seconds
         pace[:, i] = np.maximum(speed / (adapter_rate(cluster) * worst[number]), 1.0)
-    return np.asarray(pace[owner, what])
+    return np.asarray(pace[owner, what()])
 
 
 def _partners(pieces: list[Piece], wide: list[int], classes: Classes) -> Ints:
@@ -370,8 +374,7 @@ def _groups(plan: Plan, label: Shaped[Ints, "rank data tensor"], coordinates: In
     out = {}
     for name, members in _axes(plan, label).items():
         if name != "line":
-            smallest = members.min(axis=-1)[where]
-            out[name] = np.unique(smallest, return_inverse=True)[1]
+            out[name] = np.unique(members[where].min(axis=-1), return_inverse=True)[1]
     out["all"] = np.zeros(len(coordinates), np.int64)
     ends = label[0, coordinates[:, 1], coordinates[:, 2]]
     out["ends"] = np.unique(ends, return_inverse=True)[1]

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from podsim.answers.simulated import CriticalOps, LinkUse, SimulatedStep
 from podsim.answers.timeline import Counter, Lane, Timeline
-from podsim.axes import Floats, Ints
+from podsim.axes import Bools, Floats, Ints
 from podsim.hardware.cluster import Cluster
 from podsim.schedules.actions import Work
 from podsim.simulation.events import Played, critical_path
-from podsim.simulation.lower import STREAMS, Lowered, ranks_text
+from podsim.simulation.lower import Lowered, ranks_text
 from podsim.simulation.lower_links import adapter_rate
 from podsim.simulation.pieces import Stream
 from podsim.simulation.replayed_parts import step_parts
+from podsim.simulation.tiling import STREAMS
 from podsim.training.batch import cost_slice
 from podsim.training.memory import KINDS
 from podsim.training.pipeline_stages import held_blocks, part_blocks
@@ -57,7 +58,7 @@ def outcome(
     return SimulatedStep(
         model=model.name, cluster=cluster.name, plan=plan.describe(), gpus=int(plan.gpus), step_time=played.seconds,
         closed_form=closed_form, parts=parts,
-        bubble=_bubble_ratio(parts), ranks=lowered.classes.count, ops=len(lowered.what),
+        bubble=_bubble_ratio(parts), ranks=lowered.classes.count, ops=int(lowered.base[-1]),
         represented=int((np.diff(lowered.base) * copies).sum()),
         make_timeline=lambda: _timeline(lowered, played, plan, all_gaps(lowered, played), counters),
         links=_links(lowered, played, plan, adapter_rate(cluster)), critical=_critical(lowered, played, plan),
@@ -204,11 +205,16 @@ def _critical(lowered: Lowered, played: Played, plan: Plan) -> tuple[CriticalOps
     seconds: dict[tuple[str, str, str], float] = defaultdict(float)
     count: dict[tuple[str, str, str], int] = defaultdict(int)
     owners = np.searchsorted(lowered.base, path, side="right") - 1
-    for op, c in zip(path.tolist(), owners.tolist(), strict=True):
-        piece = lowered.pieces[int(lowered.what[op])]
-        where = f"stage {int(lowered.classes.first[c, 0])}, {_NAMES[Stream(int(lowered.ops.stream[op]) % STREAMS)]}"
+    what, stream = (
+        lowered.of_rows([getattr(row, name) for row in lowered.rows], path).tolist()
+        for name in ("what", "stream")
+    )
+    taken = played.end[path] - played.starts(path)
+    for op, (c, number) in enumerate(zip(owners.tolist(), what, strict=True)):
+        piece = lowered.pieces[number]
+        where = f"stage {int(lowered.classes.first[c, 0])}, {_NAMES[Stream(stream[op])]}"
         key = (piece.name, piece.kind, where)
-        seconds[key] += float(played.end[op] - played.start[op])
+        seconds[key] += float(taken[op])
         count[key] += 1
     order = sorted((key for key in seconds if seconds[key] > 0), key=lambda key: -seconds[key])
     return tuple(
@@ -222,23 +228,35 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
 
     Collectives of tensor, context and expert groups do not share links in the play; what leaves a node is counted here.
     """
-    ops, transfers = lowered.ops, lowered.ops.transfers
-    wired = np.flatnonzero(ops.transfer >= 0) if len(ops.transfer) else np.empty(0, np.int64)
-    bytes_ = np.array([piece.bytes if piece.stream == Stream.GROUP else 0.0 for piece in lowered.pieces])
-    alone = np.flatnonzero((bytes_[lowered.what] > 0.0) & (played.end > played.start))
+    tiled, bytes_ = (
+        lowered.tiled,
+        np.array([p.bytes if p.stream == Stream.GROUP else 0.0 for p in lowered.pieces]),
+    )
+    transfers = (lowered.changed or tiled).transfers
+    wired = _ops_where(lowered, [row.transfer >= 0 for row in tiled.rows])
+    alone = _ops_where(lowered, [bytes_[row.what] > 0.0 for row in lowered.rows])
+    alone = alone[played.end[alone] > played.starts(alone)]
     moved = np.concatenate([wired, alone])
     if not len(moved):
         return ()
     kinds = [_CARRIED.get(piece.kind, piece.kind) for piece in lowered.pieces]
     names = sorted(set(kinds))
-    kind_of = np.array([names.index(kind) for kind in kinds], np.int16)
-    amount = np.concatenate([
-        ops.seconds[wired] * transfers.peak[ops.transfer[wired]], bytes_[lowered.what[alone]],
-    ])  # fmt: skip
-    start, end = played.start[moved], played.end[moved]
-    kind = kind_of[lowered.what[moved]]
+    what = lowered.of_rows([row.what for row in lowered.rows], moved)
+    kind = np.array([names.index(kind) for kind in kinds], np.int16)[what]
+    if lowered.changed is not None:
+        transfer, seconds = lowered.changed.transfer[wired], lowered.changed.seconds[wired]
+    else:
+        owner = np.searchsorted(lowered.base, wired, side="right") - 1
+        transfer = owner * tiled.kinds + lowered.of_rows([row.transfer for row in tiled.rows], wired)
+        seconds = (
+            lowered.of_rows([row.seconds for row in tiled.rows], wired)
+            if tiled.seconds is None
+            else tiled.seconds[wired]
+        )
+    amount = np.concatenate([seconds * transfers.peak[transfer], bytes_[what[len(wired) :]]])
+    start, end = played.starts(moved), played.end[moved]
     own = np.searchsorted(lowered.base, alone, side="right") - 1
-    routes = transfers.routes[1].reshape(-1, 2)[ops.transfer[wired] if len(wired) else wired]
+    routes = transfers.routes[1].reshape(-1, 2)[transfer]
     ways = np.concatenate([routes, np.stack([2 * own, 2 * own + 1], axis=1)])
     out = []
     known: dict[tuple[object, ...], LinkUse] = {}  # equal ranks load their links alike
@@ -258,6 +276,13 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
             known[key] = use
             out.append(replace(use, name=name, copies=copies))
     return tuple(sorted(out, key=lambda use: -use.bytes))
+
+
+def _ops_where(lowered: Lowered, chosen: list[Bools]) -> Ints:
+    """The ops of all classes that are chosen in their rows."""
+    places = [np.flatnonzero(row) for row in chosen]
+    starts = zip(lowered.row_of.tolist(), lowered.base[:-1].tolist(), strict=True)
+    return np.concatenate([places[r] + start for r, start in starts])
 
 
 def link_use(
@@ -304,7 +329,7 @@ def memory_counters(lowered: Lowered, played: Played, plan: Plan) -> tuple[float
         rank = int(lowered.classes.first[c, 0])
         table = lowered.tables[int(lowered.row_of[c]) // lowered.table.ranks]
         actions = np.arange(table.pointer[rank], table.pointer[rank + 1])
-        begin = played.start[lowered.base[c] + lowered.rows[int(lowered.row_of[c])].first]
+        begin = played.starts(lowered.base[c] + lowered.rows[int(lowered.row_of[c])].first)
         work, part = table.work[actions], table.stage_part[table.stage[actions]]
         # what a pass frees is free when those after it begin, and not while one runs beside it
         apart = np.flatnonzero(~table.beside[actions])

@@ -1,6 +1,17 @@
 /* The job shop of two jobs: the way that ends soonest around the places where both chains want the same stream. */
 #include "native.h"
-#include "simulation/pairs.h"
+
+/* Two chains of ops; podsim/simulation/pairs.py describes them. */
+struct Chains {
+    const double *done;
+    const int64_t *stream;
+    const double *other;
+    const int64_t *other_stream;
+    double *best;
+    int64_t *came;
+    int64_t ops;
+    int64_t other_ops;
+};
 
 /* Both chains go on without a pause from corner (i, j) until one waits for the other: where, and when. */
 static void run_on(const struct Chains *c, int64_t *i, int64_t *j, double *x, double *y, double *time) {

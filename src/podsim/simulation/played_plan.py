@@ -9,7 +9,7 @@ from podsim.answers.answer import call
 from podsim.answers.simulated import SimulatedStep
 from podsim.errors import NoFitError, PodsimError
 from podsim.graphs.trace_graph import TraceGraph
-from podsim.simulation.events import play
+from podsim.simulation.events import play_tiled
 from podsim.simulation.export import trace_graphs
 from podsim.simulation.failed_steps import Failing, failing_step
 from podsim.simulation.lower import lower
@@ -59,7 +59,7 @@ def simulate_setting(
     lowered = lower(model, cluster, plan, kernels=kernels, unfold=unfold, trouble=trouble)
     has_equals = unfold and trouble.jitter == 0.0
     folded = lower(model, cluster, plan, kernels=kernels, trouble=trouble) if has_equals else lowered
-    played = play(lowered.ops)
+    played = play_tiled(lowered.tiled)
     step = replace(
         outcome(model, cluster, plan, lowered, played, prediction.step_time, folded=folded),
         make_telemetry=lambda: step_telemetry(

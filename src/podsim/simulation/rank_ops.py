@@ -13,7 +13,7 @@ import numpy as np
 from podsim.network.collectives.program import BARRIER, RECEIVE, RECEIVED, SEND, Do, Program, programs
 from podsim.network.collectives.table import Table
 from podsim.network.play_links import Fabric
-from podsim.simulation.events import Ops, Transfers
+from podsim.simulation.ops import Ops, Transfers
 
 ELEMENT = 4
 """B of a number that ranks add up"""

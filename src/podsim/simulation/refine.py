@@ -21,10 +21,10 @@ def refine_ranking(
     `plans` are those of `ranked`, place by place. A plan that stands elsewhere than its closed form would put it, or
     whose two times differ by more than AGREES, says so in its reason.
     """
-    from podsim.simulation.events import play
+    from podsim.simulation.events import play_tiled
     from podsim.simulation.lower import lower
 
-    played = [play(lower(model, cluster, plan, kernels=False).ops).seconds for plan in plans]
+    played = [play_tiled(lower(model, cluster, plan, kernels=False).tiled).seconds for plan in plans]
     order = sorted(range(len(ranked)), key=lambda position: (ranked[position].is_tight, played[position]))
     return tuple(
         replace(

@@ -16,7 +16,7 @@ import numpy as np
 
 from podsim.axes import Floats, Ints
 from podsim.errors import SimulationError
-from podsim.simulation.events import Ops, Transfers
+from podsim.simulation.ops import Ops, Transfers
 
 _ROUNDING = 1e-12
 _DEBT = 1.0

@@ -2,44 +2,57 @@
 
 events.h mirrors both tuples; events.c says how the play goes.
 
-N ops, S streams, E edges, L links, T kinds of transfer, D domains, J joins.
+N ops, S streams, L links, T kinds of transfer, D domains.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints, SmallInts
 from podsim.native import c_function
+from podsim.simulation.ops import Tiled
 
 HEAP, DIRTY, FRESH, STAMP, SOLVED, EVENTS, COUNTERS = range(7)
 """positions of counters in State.number"""
 
 
-class Program(NamedTuple):
-    """What is played. Names ending in _ptr point into rows: the rows of i are ptr[i] : ptr[i + 1]."""
+OP = np.dtype([
+    ("stream", "i4"), ("next", "i4"), ("next_end", "i4"), ("join", "i4"), ("transfer", "i4"), ("send", "i4"),
+])  # fmt: skip
+CLASS = np.dtype([
+    ("row", "i8"), ("base", "i8"), ("seconds", "i8"), ("sends", "i8"),
+])  # fmt: skip
+MARK = np.dtype([("end", "f8"), ("why", "i4"), ("need", "i4")])
 
-    stream: SmallInts
-    """The stream of each op, [N]."""
-    order_ptr: SmallInts
-    """The start of each stream in `order`, [S + 1]."""
+
+class Program(NamedTuple):
+    """What is played. Names ending in _ptr point into rows: the rows of i are ptr[i] : ptr[i + 1].
+
+    Ops of rows count from the start of their row.
+    """
+
+    ops: Annotated[NDArray[np.void], OP]
+    """The ops of the rows: their stream, the place in `after`, their join as Tiled.rows has it, their kind of transfer
+    among those of their class, and the place among its sends; -1: none."""
     order: SmallInts
-    """The ops of each stream, in the order in which they run, [N]."""
+    """The ops of each stream of each row, in the order in which they run, and -1."""
     seconds: Floats
-    """s. The work of each op without slowdown, [N]."""
-    next_ptr: SmallInts
-    """The start of each op in `after`, [N + 1]."""
+    """s. The work without slowdown of each op, or of each op of the rows."""
     after: SmallInts
-    """The ops that wait for each op, [E]."""
-    join: SmallInts
-    """The join of each op, [N]: ops with the same number start together, when all of them could; -1: alone."""
-    join_size: SmallInts
-    """The number of ops of each join, [J]."""
-    transfer: SmallInts
-    """The kind of transfer, [N]; -1 for an op that uses no link."""
+    """The ops of a row that wait for each of its ops."""
+    classes: Annotated[NDArray[np.void], CLASS]
+    """Where the row, the marks, `seconds` and the sends of each class start."""
+    joins: SmallInts
+    """The first join of each group of each class; -1: its ops are alone."""
+    send_ptr: SmallInts
+    """The start of each send in `sent_class` and `sent_op`."""
+    sent_class: SmallInts
+    """The class of the op that waits for a send."""
+    sent_op: SmallInts
     peak: Floats
     """B/s. The rate of a transfer at full speed, [T]."""
     latency: Floats
@@ -62,6 +75,10 @@ class Program(NamedTuple):
     domain_stream: Ints
     share: float
     """share. The share of its speed that a slowed op loses."""
+    width: int
+    """The number of streams of each class."""
+    groups: int
+    kinds: int
     streams: int
     links: int
     room: int
@@ -71,13 +88,9 @@ class Program(NamedTuple):
 class State(NamedTuple):
     """Where the play stands."""
 
-    start: Floats
-    """s. The start of each op, NaN before, [N]."""
-    end: Floats
-    why: SmallInts
-    """The op whose end let this one start; -1 at the very start, [N]."""
-    need: SmallInts
-    """The number of ops still waited for, [N]."""
+    marks: Annotated[NDArray[np.void], MARK]
+    """The end of each op in s (NaN before), the op whose end let it start (-1 at the very start), and the number of ops
+    still waited for, [N]."""
     join_need: SmallInts
     join_head: SmallInts
     """The last stream that came to the join, [J]."""
@@ -141,24 +154,110 @@ run = c_function("events_run", Program, State, float, int, result=float)
 at the end, and where nothing can continue."""
 
 
-_KINDS = {
-    np.int32: ("stream", "order_ptr", "order", "next_ptr", "after", "join", "join_size", "transfer", "domain"),
-    np.float64: ("seconds", "peak", "latency", "use", "capacity"), np.uint8: ("slows", "slowed"),
-    np.int64: ("link_ptr", "link", "domain_ptr", "domain_stream"),
-}  # fmt: skip
+def by_key(key: Ints | SmallInts, value: Ints | SmallInts, keys: int) -> tuple[Ints, Ints | SmallInts]:
+    """(pointer [keys + 1], the values of each key, in order)."""
+    order = np.argsort(key, kind="stable")
+    return np.searchsorted(key[order], np.arange(keys + 1)), value[order]
 
 
-def typed_program(p: Program) -> Program:
-    """The program with arrays of the kinds that C expects."""
-    arrays: dict[str, Any] = {
-        name: np.ascontiguousarray(getattr(p, name), kind) for kind, names in _KINDS.items() for name in names
+def _row_records(
+    t: Tiled, width: int
+) -> tuple[NDArray[np.void], list[SmallInts], list[Ints], list[SmallInts]]:
+    """(ops of all rows, ops after those of each row, where each stream of each row starts in the order, the order)."""
+    records, after, starts, orders = [], [], [], []
+    waiting = place = 0
+    for row in t.rows:
+        count = len(row.stream)
+        record = np.zeros(count, OP)
+        pointer, following = by_key(row.before, row.after, count)
+        stream_ptr, ops = by_key(row.stream, np.arange(count), width)
+        order = np.full(count + width, -1, np.int32)
+        order[np.arange(count) + row.stream[ops]] = ops
+        for name, column in (("stream", row.stream), ("join", row.join), ("send", -1),
+                             ("transfer", row.transfer), ("next", pointer[:-1]), ("next_end", pointer[1:])):  # fmt: skip
+            record[name] = column + waiting if name.startswith("next") else column
+        records.append(record)
+        after.append(following.astype(np.int32))
+        starts.append(place + stream_ptr[:-1] + np.arange(width))
+        orders.append(order)
+        waiting, place = waiting + len(following), place + len(order)
+    return np.concatenate(records), after, starts, orders
+
+
+def _send_rows(t: Tiled, ops: NDArray[np.void], classes: NDArray[np.void]) -> dict[str, SmallInts]:
+    """The columns of Program about edges between classes; the places of sends are put into `ops` and `classes`."""
+    before, after = (
+        (np.searchsorted(t.base, edge, side="right") - 1, edge.astype(np.int64)) for edge in t.sends
+    )
+    local = before[1] - t.base[before[0]] + classes["row"][before[0]]
+    senders = np.unique(local)
+    ops["send"][senders] = np.arange(len(senders))
+    first = np.searchsorted(senders, classes["row"])  # sends of a row are counted from its first one
+    counts = np.searchsorted(senders, classes["row"] + np.diff(t.base)) - first
+    classes["sends"] = np.cumsum(counts) - counts - first
+    number = classes["sends"][before[0]] + ops["send"][local]
+    pointer, edges = by_key(number, np.arange(len(number)), int(counts.sum()))
+    to = after[0][edges]
+    return {
+        "send_ptr": pointer.astype(np.int32), "sent_class": to.astype(np.int32),
+        "sent_op": (after[1][edges] - t.base[to]).astype(np.int32),
+    }  # fmt: skip
+
+
+def new_program(t: Tiled) -> tuple[Program, Ints]:
+    """(what the kernel is given, where each stream starts in the order)."""
+    count, effect, links = len(t.row_of), t.streams, t.transfers
+    width = len(effect.domain) // count
+    ops, after, starts, orders = _row_records(t, width)
+    sizes = np.array([len(row.stream) for row in t.rows])
+    classes = np.zeros(count, CLASS)
+    classes["row"], classes["base"] = (np.cumsum(sizes) - sizes)[t.row_of], t.base[:-1]
+    classes["seconds"] = classes["row"] if t.seconds is None else classes["base"]
+    seconds = np.concatenate([row.seconds for row in t.rows]) if t.seconds is None else t.seconds
+    domains = int(effect.domain.max(initial=-1)) + 1
+    slowed = np.flatnonzero(effect.slowed)
+    slowed = slowed[np.argsort(effect.domain[slowed], kind="stable")]
+    arrays: dict[type, dict[str, NDArray[Any]]] = {
+        np.float64: {
+            "seconds": seconds, "peak": links.peak, "latency": links.latency, "use": links.use,
+            "capacity": links.capacity,
+        },
+        np.int32: {
+            "order": np.concatenate(orders), "after": np.concatenate(after), "joins": t.joins.ravel(),
+            "domain": effect.domain, **_send_rows(t, ops, classes),
+        },
+        np.int64: {
+            "link_ptr": links.routes[0], "link": links.routes[1], "domain_stream": slowed,
+            "domain_ptr": np.searchsorted(effect.domain[slowed], np.arange(domains + 1)),
+        },
+        np.uint8: {"slows": effect.slows, "slowed": effect.slowed},
+    }  # fmt: skip
+    columns: dict[str, Any] = {
+        name: np.ascontiguousarray(array, kind)
+        for kind, some in arrays.items()
+        for name, array in some.items()
     }
-    return p._replace(**arrays)
+    return Program(
+        ops=ops, classes=classes, share=effect.share, width=width, groups=t.joins.shape[1], kinds=t.kinds,
+        streams=len(effect.domain), links=len(links.capacity), room=int(np.diff(links.routes[0]).max(initial=0)) + 1,
+        **columns,
+    ), np.concatenate([starts[r] for r in t.row_of])  # fmt: skip
 
 
-def new_state(p: Program, need: SmallInts) -> State:
-    """A state before the start; `need` (ops that each op waits for) is used up."""
-    n, streams, links, room = len(p.stream), p.streams, p.links, p.room
+def new_marks(t: Tiled) -> NDArray[np.void]:
+    """The marks of all ops before the start."""
+    marks = np.empty(int(t.base[-1]), MARK)
+    marks["end"], marks["why"] = np.nan, -1
+    need = [np.bincount(row.after, minlength=len(row.stream)) for row in t.rows]
+    for r, first, last in zip(t.row_of.tolist(), t.base[:-1].tolist(), t.base[1:].tolist(), strict=True):
+        marks["need"][first:last] = need[r]
+    np.add.at(marks["need"], t.sends[1], 1)
+    return marks
+
+
+def new_state(p: Program, marks: NDArray[np.void], at: Ints, join_size: SmallInts) -> State:
+    """A state before the start; `at`: the place of each stream in `order`, `join_size`: the ops of each join."""
+    streams, links, room = p.streams, p.links, p.room
     domains = len(p.domain_ptr) - 1
 
     def ints(size: int, value: int = 0) -> Ints:
@@ -172,9 +271,8 @@ def new_state(p: Program, need: SmallInts) -> State:
 
     starts = np.arange(streams, dtype=np.int64) * room
     return State(
-        start=np.full(n, np.nan), end=np.full(n, np.nan), why=small(n, -1), need=need, join_need=p.join_size.copy(),
-        join_head=small(len(p.join_size), -1), join_next=small(streams, -1), held=flags(streams),
-        at=p.order_ptr[:-1].astype(np.int64), running=small(streams, -1), left=np.zeros(streams), since=np.zeros(streams),
+        marks=marks, join_need=join_size, join_head=small(len(join_size), -1), join_next=small(streams, -1),
+        held=flags(streams), at=at, running=small(streams, -1), left=np.zeros(streams), since=np.zeros(streams),
         rate=np.zeros(streams), flowing=small(streams, -1), active=small(domains), heap_time=np.zeros(streams),
         heap_stream=ints(streams), heap_index=ints(streams, -1), lane=ints(streams * room),
         lane_use=np.ones(streams * room), starts=starts, ends=starts.copy(), following=ints(streams * room, -1),

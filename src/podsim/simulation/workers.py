@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints, Shaped
 from podsim.errors import SimulationError
-from podsim.simulation.events import Ops, Transfers
+from podsim.simulation.ops import Ops, Transfers
 
 MOST_OPS = 5_000_000
 MOST_SHARES = 1_000_000_000
