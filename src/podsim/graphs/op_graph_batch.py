@@ -97,7 +97,11 @@ def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
         name: np.concatenate(parts) for name, parts in columns.items() if isinstance(parts[0], np.ndarray)
     }
     joined |= {name: tuple(chain.from_iterable(columns[name])) for name in ("names", "targets", "shapes")}
-    joined |= {"first": np.zeros(count + 1, np.int64), "before": np.zeros(0, np.int64), "carried": np.zeros(0)}
+    joined |= {
+        "first": np.zeros(count + 1, np.int64),
+        "before": np.zeros(0, np.int64),
+        "carried": np.zeros(0),
+    }
     return replace(graphs[0], **joined)
 
 

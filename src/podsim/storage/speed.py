@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.accuracy.benchmark_rates import shared_rates
 from podsim.accuracy.target_runs import submissions, target_run
 from podsim.answers.minutes import TargetRun
 from podsim.errors import StorageError
@@ -99,7 +98,7 @@ def _trained_step(workload: Workload, cluster: Cluster, batch: int | None, softw
     usual = next((int(run.batch / run.gpus) for run in on_node), workload.batch)
     most = convergence_law(benchmark, round).critical_batch / cluster.gpus
     count = batch or max(1, min(usual, int(most)))
-    target = target_run(benchmark, round, cluster, float(count * cluster.gpus), shared_rates())
+    target = target_run(benchmark, round, cluster, float(count * cluster.gpus))
     seconds = count * cluster.gpus / target.rate
     return Step(
         accelerator=cluster.gpu.name, batch=count, seconds=seconds, compute=seconds, software=software, target=target,
