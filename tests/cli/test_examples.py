@@ -36,10 +36,10 @@ EXTRA_OF = {
     "measure checkpoint": "lab", "measure serving": "lab", "measure tables": "lab", "measure loader": "lab", "web": "web",
 }  # fmt: skip
 """commands that need an extra, which they name"""
-ELSEWHERE = {"diagnose": "Connection refused", "compare": "no such file", "verify": "", "emulate": ""}
+ELSEWHERE = {"diagnose": "Connection refused", "compare": "no such file", "emulate": ""}
 """commands that ask another machine, a measured run, or what this machine is and may"""
-SLOW = ("validate",)
-"""examples that take many seconds"""
+SLOW = ("validate", "verify --expect dgx-h100")
+"""examples that take many seconds; tests/accuracy and tests/acceptance run what they do"""
 FIRST = (
     "plan gpt2 --on h100 --gpus 8 --top 1 --save kept",
     "simulate gpt2 --on dgx-a100:2 --dp 16 --batch 16 --save step.jsonl",

@@ -34,10 +34,10 @@ SMALL = {
 
 def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
     """Every combination of the small space, checked and predicted one by one."""
-    found = search(gpt22, node, FIXED, wanted={**SMALL, "micro_batch": (1, 4, 16)}, every=True)
+    found = search(gpt22, node, FIXED, wanted={**SMALL, "micro_batch": (1, 16)}, every=True)
     times = {}
     for tp, pp, v, m, sp, zero, (r, k), schedule, grad, param in itertools.product(
-        [1, 2, 4, 8], [1, 2, 4, 8], [1, 2], [1, 4, 16], [False, True], [0, 1, 3],
+        [1, 2, 4, 8], [1, 2, 4, 8], [1, 2], [1, 16], [False, True], [0, 1, 3],
         [(0, 0), (1, 0), (2, 0), (2, 1)], [0, 1, 2], [False, True], [False, True],
     ):  # fmt: skip
         if 8 % (tp * pp):
@@ -167,7 +167,7 @@ def _check_contenders(some: SearchResult, every: SearchResult) -> None:
 
     assert plans(some, some.pareto) == plans(every, every.pareto)
     some_best, every_best = (
-        plans(found, first_of_each_layout(found, fastest_plans(found).tolist(), 10_000))
+        plans(found, first_of_each_layout(found, fastest_plans(found), 10_000))
         for found in (some, every)
     )
     assert some_best[: len(every_best)] == every_best  # of all plans, the fastest 100,000 are looked at

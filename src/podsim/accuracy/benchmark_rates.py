@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from podsim.accuracy.own_plans import best_plan
@@ -80,11 +81,17 @@ class BenchmarkRates:
         return BenchmarkRate(self._costs.rate(run), f"{title}, {run.precision}, {run.batch} a GPU")
 
     def _plan_rate(self, model: Mapping[str, Any], cluster: Cluster, batch: float) -> BenchmarkRate:
-        key = (model["name"], cluster.name, cluster.gpus, batch)
+        key = (tuple(sorted(model.items())), cluster, batch)
         if key not in self._plans:
             self._plans[key] = _searched(model, cluster, _nearest(batch))
         seconds, plan = self._plans[key]
         return BenchmarkRate(batch / seconds, plan)
+
+
+@cache
+def shared_rates() -> BenchmarkRates:
+    """The rates of all tables and questions of a process, so that none is worked out twice."""
+    return BenchmarkRates()
 
 
 def _training_gpus(samples: float, cluster: Cluster) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from podsim.accuracy.measured_runs import NotExpressible, check_described, read_settings
@@ -16,6 +17,7 @@ from podsim.graphs.inference import (
     load_serving,
     served_batch,
     served_work,
+    served_works,
 )
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.split import slice_of
@@ -50,12 +52,18 @@ def price_inference(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> samples/s or seconds of a request, id -> reason for none) of rows of inference."""
     costs, predictions, reasons = InferenceCosts(), {}, {}
+    runs: dict[str, InferenceRun] = {}
     for id, row in rows:
         try:
             check_described(row)
-            run = read_inference_run(row)
-            rate = costs.rate(run)
+            runs[id] = read_inference_run(row)
         except (PodsimError, NotExpressible) as problem:
+            reasons[id] = str(problem)
+    costs.price(runs.values())
+    for id, run in runs.items():
+        try:
+            rate = costs.rate(run)
+        except PodsimError as problem:
             reasons[id] = str(problem)
             continue
         if what == "samples/s":
@@ -102,9 +110,23 @@ class InferenceCosts:
         )
         return run.gpus * batch / seconds
 
+    def price(self, runs: Iterable[InferenceRun]) -> None:
+        """Price the batches of runs that differ in nothing else together, so that `rate` finds their costs."""
+        alike: dict[tuple[str, Gpu, str, str], set[int]] = {}
+        for run in runs:
+            with suppress(PodsimError):  # which `rate` raises
+                key = (run.network, run.gpu, run.precision, load_engine(run.engine).fuse)
+                alike.setdefault(key, set()).add(served_batch(run.batch, run.concurrency, self.serving))
+        for (network, gpu, precision, rule), batches in alike.items():
+            with suppress(PodsimError):
+                ordered = sorted(batches)
+                works = served_works(network, ordered, gpu, precision, rule)
+                keys = [(network, batch, gpu, precision, rule) for batch in ordered]
+                self._works.update(zip(keys, works, strict=True))
+
     def work(self, run: InferenceRun, batch: int, rule: str) -> ServedWork:
         """The costs of a batch by the kernel laws."""
-        key = (run.network, batch, run.gpu.name, run.precision, rule)
+        key = (run.network, batch, run.gpu, run.precision, rule)
         if key not in self._works:
             self._works[key] = served_work(run.network, batch, run.gpu, run.precision, rule)
         return self._works[key]

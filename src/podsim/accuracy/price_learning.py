@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -52,11 +53,12 @@ def price_losses(rows: Rows) -> Priced:
     return Priced(predictions=predictions, reasons=reasons, weights=_weights(rows, predictions), bands=bands)
 
 
-def _calibrate(setting: str, rows: Iterable[Row]) -> list[Row]:
-    return [row for row in rows if row.role == "calibrate" and row.text("setting") == setting]
+def _calibrate(setting: str, rows: Iterable[Row]) -> tuple[Row, ...]:
+    return tuple(row for row in rows if row.role == "calibrate" and row.text("setting") == setting)
 
 
-def _loss_law(setting: str, rows: Sequence[Row]) -> LossLaw | str:
+@lru_cache(maxsize=64)
+def _loss_law(setting: str, rows: tuple[Row, ...]) -> LossLaw | str:
     """The law of a setting, or why there is none."""
     runs = _runs(rows) if rows else None
     if runs is None or not runs.is_sane.any():

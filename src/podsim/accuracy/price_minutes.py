@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from podsim.accuracy.benchmark_rates import BenchmarkRates
+from podsim.accuracy.benchmark_rates import shared_rates
 from podsim.accuracy.measured_runs import NotExpressible, cell_text, read_cluster, read_count
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
@@ -45,10 +45,10 @@ _UNKNOWN = Benchmark(
 
 def price_minutes(rows: Rows) -> Priced:
     """Predicted seconds to the target of rows of the kind "minutes"."""
-    rates, predictions, reasons, bands = BenchmarkRates(), {}, {}, {}
+    predictions, reasons, bands = {}, {}, {}
     for row in rows:
         try:
-            seconds = _row_seconds(row, rates, is_own=rows.what == "seconds of own samples")
+            seconds = _row_seconds(row, is_own=rows.what == "seconds of own samples")
         except (PodsimError, NotExpressible) as problem:
             reasons[row.id] = str(problem)
             continue
@@ -58,7 +58,7 @@ def price_minutes(rows: Rows) -> Priced:
     return Priced(predictions=predictions, reasons=reasons, bands=bands)
 
 
-def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> list[float]:
+def _row_seconds(row: Row, *, is_own: bool) -> list[float]:
     """s. The time to the target, and the ends of its band where the law says how many samples that takes."""
     fields = row.fields
     if reason := cell_text(fields, "reason"):
@@ -78,7 +78,7 @@ def _row_seconds(row: Row, rates: BenchmarkRates, *, is_own: bool) -> list[float
     else:
         points = convergence_law(benchmark, round)([batch])
         counts = [float(samples[0]) for samples in (points.samples, points.low, points.high)]
-    rate = rates.rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
+    rate = shared_rates().rate(benchmark, round, cluster, batch, fields.get("framework", "")).rate
     return [target_seconds(benchmark, samples, rate).total for samples in counts]
 
 

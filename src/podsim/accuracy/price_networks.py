@@ -181,7 +181,7 @@ class NetworkCosts:
     def plain(self, run: NetworkRun, flash: str) -> PlainCosts:
         """Costs of a run's graph by the kernel laws."""
         gpu = run.cluster.gpu
-        key = (run.network, run.batch, run.fuse, gpu.name, run.precision, flash, run.channels_first)
+        key = (run.network, run.batch, run.fuse, gpu, run.precision, flash, run.channels_first)
         if key not in self._plain:
             self._plain[key] = plain_costs(
                 self.graph(run), gpu, run.precision, flash, channels_first=run.channels_first

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from podsim.accuracy.benchmark_rates import BenchmarkRates
+from podsim.accuracy.benchmark_rates import shared_rates
 from podsim.accuracy.measured_runs import read_cluster
 from podsim.accuracy.tables import Row, load
 from podsim.answers.minutes import TargetRun
@@ -32,12 +32,12 @@ class Submission(NamedTuple):
 
 
 def target_run(
-    benchmark: Benchmark, round: str, cluster: Cluster, batch: float, rates: BenchmarkRates,
-    samples: float | None = None, framework: str = "",
+    benchmark: Benchmark, round: str, cluster: Cluster, batch: float, samples: float | None = None,
+    framework: str = "",
 ) -> TargetRun:  # fmt: skip
     """The run with a batch on all GPUs; `samples` replaces the law's, `framework` the usual one. Raises PodsimError."""
     _check_batch(benchmark, round, batch)
-    rate = rates.rate(benchmark, round, cluster, batch, framework)
+    rate = shared_rates().rate(benchmark, round, cluster, batch, framework)
     if samples is None:
         points = convergence_law(benchmark, round)([batch])
         expected, low, high = (float(part[0]) for part in (points.samples, points.low, points.high))
@@ -64,13 +64,13 @@ def _check_batch(benchmark: Benchmark, round: str, batch: float) -> None:
 
 
 def fastest_run(
-    benchmark: Benchmark, round: str, cluster: Cluster, rates: BenchmarkRates, samples: float | None = None
+    benchmark: Benchmark, round: str, cluster: Cluster, samples: float | None = None
 ) -> TargetRun:
     """The run with the batch that takes the least time on all GPUs; raises PodsimError where no batch can run."""
     runs, problems = [], []
     for batch in candidate_batches(benchmark, round, cluster.gpus):
         try:
-            runs.append(target_run(benchmark, round, cluster, batch, rates, samples))
+            runs.append(target_run(benchmark, round, cluster, batch, samples))
         except PodsimError as problem:
             problems.append(problem)
     if not runs:

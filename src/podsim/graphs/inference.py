@@ -16,7 +16,7 @@ request, no decoding loop, no search, no post-processing such as non-maximum sup
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -28,7 +28,7 @@ from podsim.errors import CatalogError, PlanError, unknown_name
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import plain_costs
 from podsim.graphs.op_graph import OpGraph
-from podsim.graphs.op_graph_batch import interpolate_batch
+from podsim.graphs.op_graph_batch import interpolate_batch, side_by_side
 from podsim.graphs.op_graph_json import check_batch
 from podsim.graphs.served_graph import ServedGraph, packaged_graph
 from podsim.hardware.parts import PRECISIONS, Gpu
@@ -162,24 +162,34 @@ def served_batch(batch: int, concurrency: int, serving: Serving) -> int:
 
 def served_work(network: str | ServedGraph, batch: int, gpu: Gpu, precision: str, rule: str) -> ServedWork:
     """The kernel laws' costs of the forward pass. Raises PlanError for a precision that the GPU cannot compute."""
+    return served_works(network, [batch], gpu, precision, rule)[0]
+
+
+def served_works(
+    network: str | ServedGraph, batches: Sequence[int], gpu: Gpu, precision: str, rule: str
+) -> list[ServedWork]:
+    """`served_work` of several batches, whose kernels one call prices."""
     network = packaged_graph(network) if isinstance(network, str) else network
     while precision in _FALLBACK and PRECISIONS[precision].matmul not in gpu.peaks:
         precision = _FALLBACK[precision]
-    check_batch(batch)
-    graph = _merged_graph(network, rule, batch)
-    plain = plain_costs(graph, gpu, precision, "flash2")
-    kinds = graph.kind_names
-    spent = dict.fromkeys(PRODUCTS, 0.0)
-    for kind, seconds in zip(kinds, plain.product.tolist(), strict=True):
-        if seconds:
-            spent[kind] += seconds
-    is_product = np.isin(kinds, PRODUCTS)
-    return ServedWork(
-        products=tuple(spent.values()),
-        memory=float(plain.moved[~is_product].sum()) / gpu.memory_bandwidth, kernels=float(graph.kernels.sum()),
-        bytes=batch * network.sample_bytes, is_int8=precision == "int8", flops=float(graph.flops.sum()),
-        peak=peak_of(gpu, precision),
-    )  # fmt: skip
+    for batch in batches:
+        check_batch(batch)
+    graphs = [_merged_graph(network, rule, batch) for batch in batches]
+    plain = plain_costs(side_by_side(graphs), gpu, precision, "flash2")
+    works = []
+    for graph, end in zip(graphs, np.cumsum([len(graph) for graph in graphs]).tolist(), strict=True):
+        part, kinds = slice(end - len(graph), end), graph.kind_names
+        spent = dict.fromkeys(PRODUCTS, 0.0)
+        for kind, seconds in zip(kinds, plain.product[part].tolist(), strict=True):
+            if seconds:
+                spent[kind] += seconds
+        works.append(ServedWork(
+            products=tuple(spent.values()),
+            memory=float(plain.moved[part][~np.isin(kinds, PRODUCTS)].sum()) / gpu.memory_bandwidth,
+            kernels=float(graph.kernels.sum()), bytes=graph.batch * network.sample_bytes,
+            is_int8=precision == "int8", flops=float(graph.flops.sum()), peak=peak_of(gpu, precision),
+        ))  # fmt: skip
+    return works
 
 
 def gpu_seconds(

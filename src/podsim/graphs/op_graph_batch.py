@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,22 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
     )
     changed: dict[str, Any] = {**arrays, "shapes": shapes, "batch": batch}
     return replace(single, **changed)
+
+
+def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
+    """The ops of several graphs as one, without edges: what each op costs is priced in one call."""
+    count = sum(map(len, graphs))
+    columns = {field.name: [getattr(graph, field.name) for graph in graphs] for field in fields(OpGraph)}
+    joined: dict[str, Any] = {
+        name: np.concatenate(parts) for name, parts in columns.items() if isinstance(parts[0], np.ndarray)
+    }
+    joined |= {name: tuple(chain.from_iterable(columns[name])) for name in ("names", "targets", "shapes")}
+    joined |= {
+        "first": np.zeros(count + 1, np.int64),
+        "before": np.zeros(0, np.int64),
+        "carried": np.zeros(0),
+    }
+    return replace(graphs[0], **joined)
 
 
 _SAME = ("kind", "first", "before", "gradient")

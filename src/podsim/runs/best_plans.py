@@ -196,7 +196,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     model, cluster, options = case.model, case.cluster, case.options
     order = fastest_plans(result) if options.objective == "time" else result.pareto[::-1]
     predictions: list[Prediction] = []
-    positions = first_of_each_layout(result, order.tolist(), options.top)
+    positions = first_of_each_layout(result, order, options.top)
     fastest = int(result.order[0])
     if (
         options.objective == "time"

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import fastest_run, target_run
 from podsim.answers.minutes import TargetChoice, TargetPlan, TargetRun
 from podsim.errors import ClusterError, NoFitError, PlanError, PodsimError, raise_all
@@ -90,15 +89,15 @@ def _runs(
     benchmark: Benchmark, round: str, cluster: Cluster, batch: int | str | None, progress: Progress | None
 ) -> list[TargetRun]:
     """The fastest run of each number of GPUs; raises the first problem where none can run."""
-    rates, runs, problems = BenchmarkRates(), [], []
+    runs, problems = [], []
     counts = list(_gpu_counts(cluster))
     for number, gpus in enumerate(counts):
         try:
             part = cluster.subset(gpus)
             if batch is None:
-                runs.append(fastest_run(benchmark, round, part, rates))
+                runs.append(fastest_run(benchmark, round, part))
             else:
-                runs.append(target_run(benchmark, round, part, _batch(batch), rates))
+                runs.append(target_run(benchmark, round, part, _batch(batch)))
         except PodsimError as problem:
             problems.append(problem)
         if progress:

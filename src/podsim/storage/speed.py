@@ -11,9 +11,7 @@ Source: catalog/workloads.toml. Known error: docs/storage.md, docs/time-to-train
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
-from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import submissions, target_run
 from podsim.answers.minutes import TargetRun
 from podsim.errors import StorageError
@@ -100,15 +98,10 @@ def _trained_step(workload: Workload, cluster: Cluster, batch: int | None, softw
     usual = next((int(run.batch / run.gpus) for run in on_node), workload.batch)
     most = convergence_law(benchmark, round).critical_batch / cluster.gpus
     count = batch or max(1, min(usual, int(most)))
-    target = target_run(benchmark, round, cluster, float(count * cluster.gpus), _rates())
+    target = target_run(benchmark, round, cluster, float(count * cluster.gpus))
     seconds = count * cluster.gpus / target.rate
     return Step(
         accelerator=cluster.gpu.name, batch=count, seconds=seconds, compute=seconds, software=software, target=target,
         evaluated=1.0 / benchmark.evaluation.speed if benchmark.evaluation else 1.0,
         origin=f"{target.rate:,.0f} samples/s on {cluster.gpus} {cluster.gpu.name} ({software}: {target.how})",
     )  # fmt: skip
-
-
-@cache
-def _rates() -> BenchmarkRates:
-    return BenchmarkRates()

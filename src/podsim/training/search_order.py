@@ -58,15 +58,13 @@ def fastest_plans(result: SearchResult) -> NDArray[np.int64]:
     return np.asarray(head[np.lexsort((~plain, result.memory_bytes[combination], np.cumsum(jumps)))])
 
 
-def first_of_each_layout(result: SearchResult, order: list[int], top: int) -> list[int]:
+def first_of_each_layout(result: SearchResult, order: NDArray[np.int64], top: int) -> list[int]:
     """Positions of the first plan of each layout, in order, at most `top`."""
-    seen: dict[tuple[int, ...], int] = {}
-    for position in order:
-        candidate = result.plan(position)
-        seen.setdefault(tuple(int(getattr(candidate, name)) for name in LAYOUT_DEGREES), position)
-        if len(seen) == top:
-            break
-    return list(seen.values())
+    plans = result.combinations.take(order % result.memory_bytes.size)
+    degrees = [np.broadcast_to(getattr(plans, name), order.shape) for name in LAYOUT_DEGREES]
+    _, first = np.unique(degrees, axis=1, return_index=True)
+    positions: list[int] = order[np.sort(first)][:top].tolist()
+    return positions
 
 
 def ranking_reason(prediction: Prediction, best: Prediction, index: int) -> str:

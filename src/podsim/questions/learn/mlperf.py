@@ -8,7 +8,6 @@ from dataclasses import MISSING, dataclass
 
 import numpy as np
 
-from podsim.accuracy.benchmark_rates import BenchmarkRates
 from podsim.accuracy.target_runs import Submission, fastest_run, submissions, target_run
 from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetRun
 from podsim.errors import PodsimError
@@ -64,8 +63,7 @@ def mlperf(options: MlperfOptions) -> MinutesTable:
     cluster = load_cluster(options.on, {}, options.gpus)
     if options.gpus:
         cluster = cluster.subset(options.gpus)
-    rates = BenchmarkRates()
-    rows = tuple(_row(each, round, cluster, options, rates) for each in asked)
+    rows = tuple(_row(each, round, cluster, options) for each in asked)
     cells = [cell for row in rows for cell in ((row.role, row.error), (row.node_role, row.node_error))]
     errors = [(role, abs(error)) for role, error in cells if error is not None]
     if all(row.run is None and row.node is None for row in rows):
@@ -87,9 +85,7 @@ def _check(options: MlperfOptions) -> None:
             raise PodsimError(f"{name}={value:g}: give a number above 0, such as 2048")
 
 
-def _row(
-    benchmark: Benchmark, round: str, cluster: Cluster, options: MlperfOptions, rates: BenchmarkRates
-) -> BenchmarkMinutes:
+def _row(benchmark: Benchmark, round: str, cluster: Cluster, options: MlperfOptions) -> BenchmarkMinutes:
     """A benchmark at scale and on a node."""
     known = [run for run in submissions(benchmark, round, cluster) if run.gpus <= cluster.gpus]
     if options.gpus:
@@ -100,10 +96,10 @@ def _row(
     best = known[0] if known else None
     node = next((run for run in known if run.gpus == cluster.gpus_per_node), None)
     part = cluster.subset(best.gpus) if best else cluster
-    run, problem = _run(benchmark, round, part, best, options, rates)
+    run, problem = _run(benchmark, round, part, best, options)
     on_node = None
     if cluster.gpus > cluster.gpus_per_node and not options.gpus:
-        on_node, _ = _run(benchmark, round, cluster.subset(cluster.gpus_per_node), node, options, rates)
+        on_node, _ = _run(benchmark, round, cluster.subset(cluster.gpus_per_node), node, options)
     published = [each for each in (best, node) if each]
     return BenchmarkMinutes(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, sample=benchmark.sample,
@@ -120,14 +116,13 @@ def _seconds(submission: Submission | None, run: TargetRun | None) -> float | No
 
 def _run(
     benchmark: Benchmark, round: str, cluster: Cluster, submission: Submission | None, options: MlperfOptions,
-    rates: BenchmarkRates,
 ) -> tuple[TargetRun | None, str]:  # fmt: skip
     """(the run, "") or (None, why there is none)."""
     batch = options.batch or (submission.batch if submission else None)
     framework = submission.framework if submission and submission.batch == batch else options.framework
     try:
         if batch is None:
-            return fastest_run(benchmark, round, cluster, rates, options.samples), ""
-        return target_run(benchmark, round, cluster, batch, rates, options.samples, framework), ""
+            return fastest_run(benchmark, round, cluster, options.samples), ""
+        return target_run(benchmark, round, cluster, batch, options.samples, framework), ""
     except PodsimError as problem:
         return None, str(problem)
