@@ -150,6 +150,8 @@ class Pcie:
     generation: int
     bandwidth: float
     """B/s. The theoretical bandwidth of 16 lanes, in one direction."""
+    copies: float
+    """B/s. The rate that copies between GPU and host reach over 16 lanes, measured; of both ways the slower."""
     latency: float = 0.0
     """s. The latency of one step of a small message between two GPUs."""
     source: str = ""
@@ -305,13 +307,20 @@ class System:
         return self.cpus * self.cpu.cores if self.cpu else 0
 
     @property
-    def usable_storage_ports(self) -> int:
-        """The number of ports of all storage adapters that their slots can feed at line rate."""
+    def storage_rate(self) -> float:
+        """B/s. What all ports of the storage adapters reach together, in one direction: the ports, or their slots."""
+        if self.storage_nic is None:
+            return 0.0
+        slot = self.pcie.bandwidth if self.pcie else math.inf
+        return self.storage_nics * min(self.storage_nic.ports * self.storage_nic.bandwidth, slot)
+
+    @property
+    def storage_cables(self) -> int:
+        """The number of storage ports with a cable in reference designs: those that a slot feeds at line rate."""
         if self.storage_nic is None:
             return 0
-        slot = self.pcie.bandwidth if self.pcie else math.inf
-        return self.storage_nics * int(
-            min(self.storage_nic.ports, max(slot // self.storage_nic.bandwidth, 1))
+        return self.storage_nics * max(
+            int(self.storage_rate / self.storage_nics // self.storage_nic.bandwidth), 1
         )
 
 

@@ -122,6 +122,7 @@ class PcieEntry(Entry):
 
     generation: Positive
     bandwidth: Rate
+    copies: Rate
     latency: Seconds
 
 

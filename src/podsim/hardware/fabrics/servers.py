@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from podsim.errors import ClusterError, unknown_name
-from podsim.hardware.catalog import load_pcie
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
-from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes
+from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes, slot_link
 from podsim.hardware.parts import Link, System
 
 
@@ -121,18 +120,18 @@ class _Layout:
 
     def __init__(self, system: System, nics: int, network: Link) -> None:
         self.system, self.nics, self.network = system, nics, network
-        self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation or 4}")
+        self.bus = slot_link(system)
         self.cpus = max(system.cpus, 1)
         self.sockets = -(-self.cpus // system.trays)
         boards = system.nvswitch is not None or system.topology == "cube-mesh"
         share = 2 if boards or system.topology == "pcie-root" else 4
         wanted = -(-system.gpus // share)
         self.switches = -(-wanted // self.cpus) * self.cpus if system.gpus > 1 else 1
-        self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
+        self.slot = self.bus.bandwidth
         if system.topology == "wafer":
             self.slot = nics * network.bandwidth
         self.cards = system.storage_nics if system.storage_nic else 0
-        self.ports = system.usable_storage_ports // max(self.cards, 1)
+        self.ports = system.storage_cables // max(self.cards, 1)
 
     def _cpu(self, number: int, count: int) -> int:
         return number * self.cpus // count
@@ -172,7 +171,7 @@ class _Layout:
         """All cables except NVLinks."""
         system = self.system
         for gpu in range(system.gpus):
-            yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.pcie.latency / 2)
+            yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.bus.latency / 2)
         for nic in range(self.nics):
             yield self._bus(f"nic{nic}", f"pcie{nic * self.switches // self.nics}")
         for switch in range(self.switches):
