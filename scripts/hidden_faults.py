@@ -20,8 +20,18 @@ from pathlib import Path
 
 import podsim
 from podsim.answers.telemetry import Explained
+from podsim.monitoring.port_faults import HOST_WAYS
 
-SIMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank", "hot GPU", "clash")
+SIMULATED = (
+    "slow link",
+    "flapping port",
+    "wrong cable",
+    "slow disk",
+    "late rank",
+    "hot GPU",
+    "clash",
+    *HOST_WAYS,
+)
 EMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank")
 PLANS = (
     {"model": "llama-2-7b", "on": "dgx-a100:4", "tp": 4, "pp": 2, "batch": 64},
@@ -110,10 +120,12 @@ def _simulated(rng: random.Random, kind: str) -> Case:
         options["throttle"] = {rank: (rng.uniform(1.15, 1.4), rng.uniform(0.2, 0.5) * step)}
     elif kind == "wrong cable":
         options["swap"], hidden = {rank: other}, {rank, other}
-    elif kind == "slow disk":
-        options["slow_disk"], hidden = (
-            {rank // 8: rng.uniform(2.5, 6)},
-            set(range(rank // 8 * 8, rank // 8 * 8 + 8)),
+    elif kind == "slow disk" or kind in HOST_WAYS:
+        server, hidden = rank // 8, set(range(rank // 8 * 8, rank // 8 * 8 + 8))
+        options |= (
+            {"host": {server: HOST_WAYS[kind]}}
+            if kind in HOST_WAYS
+            else {"slow_disk": {server: rng.uniform(2.5, 6)}}
         )
     elif kind:
         name = {"slow link": "slow_link", "flapping port": "flap", "late rank": "slow"}[kind]
@@ -147,7 +159,7 @@ def explained(case: Case, folder: Path) -> Explained:
             raise SystemExit(f"{' '.join(words)}\n{done.stderr[-500:]}")
     else:
         values = {name: json.loads(text) for name, _, text in (each.partition("=") for each in case.options)}
-        for name in ("slow", "slow_link", "flap", "swap", "slow_disk", "throttle"):
+        for name in ("slow", "slow_link", "flap", "swap", "slow_disk", "host", "throttle"):
             if name in values:
                 values[name] = {int(rank): value for rank, value in values[name].items()}
         values["throttle"] = {rank: tuple(pair) for rank, pair in values.get("throttle", {}).items()} or None
