@@ -151,7 +151,7 @@ def _system(entry: HostEntry, gpu: Gpu) -> System:
     )  # fmt: skip
     slot = Pcie(  # the link between ranks stands in for the slots of GPUs
         name=entry.link.name, generation=3, bandwidth=entry.link.bandwidth, copies=entry.link.bandwidth,
-        latency=entry.link.latency, source=entry.source, confirmed="yes",
+        duplex=entry.link.bandwidth, latency=entry.link.latency, source=entry.source, confirmed="yes",
     )  # fmt: skip
     ssd = None if disk is None else Ssd(
         name="folder that was measured", capacity=disk.capacity, read_bandwidth=disk.read, write_bandwidth=disk.write,

@@ -152,6 +152,8 @@ class Pcie:
     """B/s. The theoretical bandwidth of 16 lanes, in one direction."""
     copies: float
     """B/s. The rate that copies between GPU and host reach over 16 lanes, measured; of both ways the slower."""
+    duplex: float
+    """B/s. The rate of each direction of 16 lanes while both run: payloads, without headers and credits."""
     latency: float = 0.0
     """s. The latency of one step of a small message between two GPUs."""
     source: str = ""

@@ -123,6 +123,7 @@ class PcieEntry(Entry):
     generation: Positive
     bandwidth: Rate
     copies: Rate
+    duplex: Rate
     latency: Seconds
 
 
