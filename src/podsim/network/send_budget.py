@@ -1,7 +1,7 @@
 """What becomes of an adapter's line rate in a send between nodes: a share for each thing that takes some of it.
 
     headers        of packets with the largest payload of the network's class
-    PCIe payloads  what the slot carries both ways at once, where that is less (catalog, pcie), as far as the law counts it
+    PCIe payloads  what the slot carries both ways at once, where that is less, as far as the law counts it
     not explained  the rest down to what the law lets an adapter reach: completions, read credits, whatever it is
     start          what the latency and the ramp of the law take at this size
 

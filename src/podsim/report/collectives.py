@@ -101,7 +101,8 @@ def _budget_lines(budget: SendBudget) -> Iterator[str]:
     rows = [("line rate", budget.line, 1.0), *((each.name, each.rate, each.share) for each in budget.shares)]
     for name, rate, share in rows:
         yield f"# {name:40} {rate / 1e9:9.2f} {many * rate / 1e9:12.1f} {share:12.1%}"
-    yield f"# Chunks of {int(budget.chunk) >> 10} KiB are not in it: if each waits {least * 1e6:.1f} to {most * 1e6:.1f} us,"
+    waits = f"{least * 1e6:.1f} to {most * 1e6:.1f} us"
+    yield f"# Chunks of {int(budget.chunk) >> 10} KiB are not in it: if each waits {waits},"
     yield f"#   an adapter reaches {high / 1e9:.1f} to {low / 1e9:.1f} GB/s."
 
 
