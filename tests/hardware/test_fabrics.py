@@ -7,18 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fabric_builders import BUILDERS, folded_clos, single_switch
 
 from podsim import flows
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import (
-    BUILDERS,
     Routing,
     StorageServers,
     fabric_of,
-    folded_clos,
     node_of,
-    single_switch,
     torus,
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part

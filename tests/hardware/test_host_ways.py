@@ -45,7 +45,7 @@ def test_old_servers_reach_the_pass_mark_without_gpudirect() -> None:
 
 
 def test_peer_traffic_by_the_root_port_is_bounded() -> None:
-    """Published: 9.84 GB/s of one adapter whose switch sends peer traffic up (nccl-tests, issue 112); 25 % off at most."""
+    """Published: 9.84 GB/s of one adapter whose switch sends peer traffic up (nccl-tests 112); 25 % off at most."""
     cluster = given_cluster("dgx-a100:2", {"network.nics": "1", "gpus_per_node": "1"})
     rate = host_way(cluster, "no-gpudirect").rate
     assert 9.84e9 <= rate <= 9.84e9 / 0.75
