@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from podsim.errors import CatalogError, ClusterError, PodsimError
 from podsim.hardware import catalog
 from podsim.hardware.cluster import CLUSTER_KEYS, FABRICS, cluster_names, load_cluster
-from podsim.hardware.fabrics.builders import node_of
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.userfile import parse_user_file
 
@@ -91,8 +90,6 @@ def test_a_rack_has_a_leaf_for_each_rail_of_its_trays():
     racks = load_cluster("gb200-nvl72:8")
     tree = fat_tree(nodes=racks.hosts, rails=racks.rails, unit=racks.hosts_per_leaf, ports=64)
     assert (tree.leaves, tree.node_cables) == (32, 576)
-    chips = [part for part in node_of(racks, per_switch=True).parts if part.kind == "nvswitch"]
-    assert len(chips) == 18
     with pytest.raises(ClusterError, match="70 GPUs are neither"):
         load_cluster("dgx-h100:16").subset(70)
 

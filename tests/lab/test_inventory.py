@@ -159,6 +159,24 @@ def test_drives_that_do_not_encrypt_differ(tmp_path: Path) -> None:
     assert (part.verdict, part.found, part.why) == ("differs", "7 of 8", "no: /dev/nvme2n1")
 
 
+def test_locks_of_drives_are_read_and_a_locked_drive_differs(tmp_path: Path) -> None:
+    """The lines are those of sedutil-cli --query."""
+
+    def answer(command: list[str]) -> tuple[str, str]:
+        if command[1] == "--scan":
+            return ENCRYPTING, ""
+        locked = "Y" if command[-1] == "/dev/nvme3n1" else "N"
+        says = f"Locking function (0x0002)\n    Locked = {locked}, LockingEnabled = Y, LockingSupported = Y, MBRDone = N"
+        return (says, "") if command[1] == "--query" else (NAMES, "")
+
+    told = ask_machine(answer)
+    assert told.locks["/dev/nvme0n1"] == (True, False)
+    part = _parts(dgx_a100(tmp_path), told)["locks of encrypting drives"]
+    assert (part.verdict, part.found) == ("differs", "8 of 8 with locking, 1 locked")
+    assert part.why == "locked: /dev/nvme3n1"
+    assert part.name not in _parts(tmp_path, no_answers("not this machine"))
+
+
 def test_gpus_that_only_nvidia_smi_knows(tmp_path: Path) -> None:
     """A device number that is not in the table is looked up by its name."""
     dgx_a100(tmp_path)

@@ -9,7 +9,7 @@ from itertools import repeat
 import numpy as np
 
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics import Fabric, Node, Part, Routing, StorageServers, fabric_of, torus
+from podsim.hardware.fabrics import Fabric, Node, Part, Routing, fabric_of, torus
 from podsim.hardware.fabrics.builders import NAMED
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.tree import Switches, clos_tree, planes
@@ -74,11 +74,7 @@ _TORI = ("v4-4x4x8-twisted", "v4-4x8x8-twisted", "3x v5e-32", "v4-32", "tpu-v4")
 BUILDERS: dict[str, Callable[[], Fabric]] = {
     **dict(zip(CATALOG, map(partial, repeat(_catalog_fabric), CATALOG), strict=True)),
     "a100-pcie-pairs": _paired_cards,
-    "dgx-a100, switch by switch": lambda: fabric_of(load_cluster("dgx-a100-80gb:2"), per_switch=True),
     "superpod-a100:2su, 2:1": lambda: fabric_of(load_cluster("superpod-a100:2su"), taper=2.0),
-    "superpod-a100:1su, storage": lambda: fabric_of(
-        load_cluster("superpod-a100:1su"), storage=StorageServers(servers=10, ports=2, bandwidth=25e9)
-    ),
     **NAMED,
     "switch of 64": lambda: single_switch(64, bandwidth=25e9, latency=1e-6),
     "fat tree of 16": lambda: folded_clos(16, switch_ports=4, bandwidth=1e9),

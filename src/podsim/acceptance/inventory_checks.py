@@ -200,6 +200,8 @@ def _drives(inventory: Inventory, answers: Answers, system: System) -> Iterator[
         )  # fmt: skip
     if "self_encrypting" in features:
         yield _encrypting(answers, features["self_encrypting"])
+        if answers.locks:
+            yield _locks(answers)
 
 
 def _encrypting(answers: Answers, wanted: str) -> Part:
@@ -209,6 +211,15 @@ def _encrypting(answers: Answers, wanted: str) -> Part:
         counted = f"{len(answers.drives) - len(plain)} of {len(answers.drives)}"
         right, why = (wanted == "yes") == (not plain), f"no: {', '.join(plain)}" if plain else ""
     return part_of("self-encrypting drives", wanted, counted, right, "sedutil-cli --scan", why)
+
+
+def _locks(answers: Answers) -> Part:
+    """Whether encrypting drives can be read now, where they tell; without locking, anyone who has a drive can read it."""
+    shut = [device for device, (_, locked) in answers.locks.items() if locked]
+    enabled = sum(on for on, _ in answers.locks.values())
+    found = f"{enabled} of {len(answers.locks)} with locking, {len(shut)} locked"
+    why = f"locked: {', '.join(shut)}" if shut else ""
+    return part_of("locks of encrypting drives", "open", found, not shut, "sedutil-cli --query", why)
 
 
 def _security(inventory: Inventory, answers: Answers, system: System) -> Iterator[Part]:

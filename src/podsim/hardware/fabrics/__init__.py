@@ -8,7 +8,6 @@ fabric.without("node3/nic2").degraded("leaf5", share=0.5)
 
 from podsim.hardware.fabrics.builders import (
     NAMED,
-    StorageServers,
     fabric_of,
     host_cluster,
     node_fabric,
@@ -19,6 +18,6 @@ from podsim.hardware.fabrics.node import Cable, Node, Part
 from podsim.hardware.fabrics.torus import torus, torus_fabric
 
 __all__ = [
-    "NAMED", "Cable", "Fabric", "Node", "Part", "Routing", "StorageServers", "fabric_of", "host_cluster", "islands",
+    "NAMED", "Cable", "Fabric", "Node", "Part", "Routing", "fabric_of", "host_cluster", "islands",
     "node_fabric", "node_of", "torus", "torus_fabric",
 ]  # fmt: skip

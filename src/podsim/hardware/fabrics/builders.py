@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 
 from podsim.axes import Floats
-from podsim.errors import ClusterError
 from podsim.hardware.catalog import load_nic, load_switch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics.fabric_links import Fabric, Routing
@@ -20,34 +19,21 @@ from podsim.hardware.fabrics.node import Node
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus_fabric
-from podsim.hardware.fabrics.tree import Switches, Tree, clos_tree, planes, rail_tree
+from podsim.hardware.fabrics.tree import Switches, Tree, planes, rail_tree
 from podsim.hardware.fabrics.wiring import Network
 from podsim.hardware.nvlink import slot_link
-from podsim.records import dataclass, replace
+from podsim.records import replace
 
 _NODE = re.compile(r"node(\d{1,9})\b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StorageServers:
-    """The servers of a storage fabric, as ends. The storage laws know their drives."""
-
-    servers: int
-    ports: int
-    """The number of ports of each server."""
-    bandwidth: float
-    """B/s. The bandwidth of a port, one way."""
-    name: str = "storage-server"
-
-
-def node_of(cluster: Cluster, *, per_switch: bool = False) -> Node:
+def node_of(cluster: Cluster) -> Node:
     """The inside of a node of a cluster, with the links of the cluster."""
     return server_node(
         cluster.system,
         nvlink=cluster.nvlink,
         network=cluster.network,
         nics=cluster.nics,
-        per_switch=per_switch,
     )
 
 
@@ -73,28 +59,21 @@ def fabric_of(
     cluster: Cluster,
     *,
     taper: float = 1.0,
-    storage: StorageServers | None = None,
-    per_switch: bool = False,
     routing: Routing | None = None,
 ) -> Fabric:
     """The fabric of a cluster, with its faults.
 
     If the system names a switch and a unit, the compute fabric is a rail-optimised fat tree of them. Otherwise one
-    switch joins all adapters without limiting any. taper: cables down over cables up of a full leaf. storage: a
-    separate fabric joins the storage adapters of all nodes to these servers. routing: default that of the cluster.
-    Raises ClusterError for an impossible tree, and for a fault without matches.
+    switch joins all adapters without limiting any. taper: cables down over cables up of a full leaf. routing: default
+    that of the cluster. Raises ClusterError for an impossible tree, and for a fault without matches.
     """
     if cluster.system.torus is not None:
-        if storage is not None:
-            raise ClusterError(f"{cluster.name} has no storage adapters; dgx-a100-80gb and dgx-h100 have")
         return _apply_faults(torus_fabric(cluster, routing), cluster)
-    node = node_of(cluster, per_switch=per_switch)
+    node = node_of(cluster)
     networks = []
     if cluster.nics and cluster.nodes > 1:
         tree = _compute_tree(cluster, node, taper)
         networks.append(Network(tree=tree, ports=node.places("nic"), pxn=int(tree.rail.max()) > 0))
-    if storage is not None:
-        networks.append(_storage_network(cluster, node, storage))
     usual = Routing(choice=cluster.route_choice, seed=cluster.seed)
     fabric = assemble(cluster.name, node, cluster.nodes, tuple(networks), routing or usual)
     return _apply_faults(fabric, cluster)
@@ -143,34 +122,6 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
     )
 
 
-def _storage_network(cluster: Cluster, node: Node, storage: StorageServers) -> Network:
-    """A folded Clos network of the compute fabric's switches, or one switch if the catalog names none."""
-    ports, system = node.places("storage"), cluster.system
-    if not len(ports) or system.storage_nic is None:
-        raise ClusterError(f"{system.name} has no storage adapters; dgx-a100-80gb and dgx-h100 have")
-    names, rates = _storage_ports(storage)
-    own = np.tile(_cable_latency(node, "storage", system.storage_nic.latency), cluster.nodes)
-    rate = np.concatenate([np.full(len(own), system.storage_nic.bandwidth), rates])
-    latency = np.concatenate([own, np.full(len(rates), system.storage_nic.latency / 2)])
-    if system.switch is None:
-        tree = planes(leaf=np.zeros(len(rate), np.int64), rate=rate, latency=latency, prefix="storage-")
-    else:
-        switches = Switches(
-            ports=system.switch.ports, trunk=max(system.switch.bandwidth, float(rate.max())),
-            hop=system.switch.latency, name=system.switch.name,
-        )  # fmt: skip
-        tree = clos_tree(ends=len(rate), switches=switches, rate=rate, latency=latency, prefix="storage-")
-    return Network(tree=tree, ports=ports, outside=names)
-
-
-def _storage_ports(storage: StorageServers) -> tuple[tuple[str, ...], Floats]:
-    if min(storage.servers, storage.ports) < 1 or not storage.bandwidth > 0:
-        raise ClusterError(f"{storage}: servers, ports and bandwidth must be positive")
-    pairs = [(server, port) for server in range(storage.servers) for port in range(storage.ports)]
-    names = tuple(f"{storage.name}{server}/port{port}" for server, port in pairs)
-    return names, np.full(len(names), storage.bandwidth)
-
-
 def weka_a100(*, routing: Routing | None = None) -> Fabric:
     """Four DGX A100 and eight storage servers, as in the WekaIO reference architecture for DGX A100.
 
@@ -184,13 +135,13 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
         leaf=np.zeros(4 * cluster.nics, np.int64), rate=cluster.network.bandwidth, switch=compute.name,
         latency=np.tile(_cable_latency(node, "nic", cluster.network.latency), 4), switch_ports=compute.ports,
     )  # fmt: skip
-    names, rates = _storage_ports(StorageServers(servers=8, ports=2, bandwidth=25e9, name="weka"))
+    names = tuple(f"weka{server}/port{port}" for server in range(8) for port in range(2))
     ports = node.places("storage")  # one port of each of two adapters
     nic = load_nic("connectx-6-hdr200")
     own = np.tile(_cable_latency(node, "storage", nic.latency), 4)
     plane = planes(
         leaf=np.arange(4 * len(ports) + len(names)) % 2, prefix="storage-", switch=storage.name,
-        rate=np.concatenate([np.full(len(own), 12.5e9), rates]), switch_ports=storage.ports,
+        rate=np.concatenate([np.full(len(own), 12.5e9), np.full(len(names), 25e9)]), switch_ports=storage.ports,
         latency=np.concatenate([own, np.full(len(names), nic.latency / 2)]),
     )  # fmt: skip
     networks = (
