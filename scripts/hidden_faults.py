@@ -22,17 +22,8 @@ import podsim
 from podsim.answers.telemetry import Explained
 from podsim.monitoring.port_faults import HOST_WAYS
 
-SIMULATED = (
-    "slow link",
-    "flapping port",
-    "wrong cable",
-    "slow disk",
-    "late rank",
-    "hot GPU",
-    "clash",
-    *HOST_WAYS,
-)
 EMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank")
+SIMULATED = (*EMULATED, "hot GPU", "clash", *HOST_WAYS)
 PLANS = (
     {"model": "llama-2-7b", "on": "dgx-a100:4", "tp": 4, "pp": 2, "batch": 64},
     {"model": "llama-2-7b", "on": "dgx-a100:4", "tp": 8, "pp": 1, "batch": 32},
@@ -122,11 +113,8 @@ def _simulated(rng: random.Random, kind: str) -> Case:
         options["swap"], hidden = {rank: other}, {rank, other}
     elif kind == "slow disk" or kind in HOST_WAYS:
         server, hidden = rank // 8, set(range(rank // 8 * 8, rank // 8 * 8 + 8))
-        options |= (
-            {"host": {server: HOST_WAYS[kind]}}
-            if kind in HOST_WAYS
-            else {"slow_disk": {server: rng.uniform(2.5, 6)}}
-        )
+        name, value = ("host", HOST_WAYS[kind]) if kind in HOST_WAYS else ("slow_disk", rng.uniform(2.5, 6))
+        options[name] = {server: value}
     elif kind:
         name = {"slow link": "slow_link", "flapping port": "flap", "late rank": "slow"}[kind]
         low, high = {"slow link": (0.2, 0.4), "flapping port": (0.1, 0.4), "late rank": (1.08, 1.3)}[kind]

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ClusterError, PodsimError
+from podsim.foreign_files import read_toml
 from podsim.hardware import catalog
 from podsim.hardware.cluster import CLUSTER_KEYS, FABRICS, cluster_names, load_cluster
 from podsim.hardware.fattree import fat_tree
-from podsim.hardware.userfile import parse_user_file
+from podsim.hardware.userfile import LONGEST, user_file
 
 LAB = """
 inherits = "dgx-a100-80gb"
@@ -347,7 +348,7 @@ def test_files_that_are_none(tmp_path):
 @given(st.one_of(st.text(max_size=300), st.integers(0, len(LAB)).map(lambda cut: LAB[:cut])))
 def test_any_text_is_a_users_file_or_refused(text):
     try:
-        parse_user_file(text, "x.toml", "x")
+        user_file(read_toml(text, name="x.toml", error=CatalogError, longest=LONGEST), "x.toml", "x")
     except PodsimError:
         return
 

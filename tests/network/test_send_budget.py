@@ -18,7 +18,6 @@ def test_the_shares_of_two_dgx_a100_add_up_to_the_line() -> None:
     assert shares["PCIe payloads"] == 0.0  # 24.84 GB/s after headers, and PCIe 4 carries 24.9 each way
     assert shares["answered"] == pytest.approx(sweep.rows[-1].algorithm_bandwidth)
     assert sum(shares.values()) == pytest.approx(25e9)
-    assert sum(each.share for each in budget.shares) == pytest.approx(1.0)
     assert min(shares.values()) >= 0.0
 
 

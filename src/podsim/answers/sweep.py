@@ -60,8 +60,6 @@ class LineShare:
     name: str
     rate: float
     """B/s. The rate of one adapter that it takes."""
-    share: float
-    """share. The same as a share of the line."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,5 +50,5 @@ def send_budget(
     return SendBudget(
         size=size, line=line, adapters=wires.nics, chunk=chunk["size"], waits=tuple(chunk["seconds"]),
         chunked=(low, high),
-        shares=tuple(LineShare(name=name, rate=rate, share=rate / line) for name, rate in shares),
+        shares=tuple(LineShare(name=name, rate=rate) for name, rate in shares),
     )  # fmt: skip

@@ -162,15 +162,16 @@ def _fields(name: str, entry: Entry) -> dict[str, Any]:
 
 def _load_part(kind: str, part: type[Part], name: str) -> Part:
     """The part of a kind with that name."""
-    return cast("Part", _make_part(kind, part, _resolve(kind, name)))
+    make: Callable[..., object] = part
+    return cast("Part", _make_part(kind, make, _resolve(kind, name)))
 
 
 @cache
-def _make_part(kind: str, part: Callable[..., object], name: str) -> object:
+def _make_part(kind: str, make: Callable[..., object], name: str) -> object:
     values = _fields(name, _entries(kind)[name])
     if kind == "gpu":
         values["nvlink_bandwidth"] = values["nvlink_bandwidth"] or 0.0
-    return part(**values)
+    return make(**values)
 
 
 load_nvswitch: Callable[[str], NvSwitch] = partial(_load_part, "nvswitch", NvSwitch)

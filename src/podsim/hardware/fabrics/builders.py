@@ -55,12 +55,7 @@ def node_fabric(node: Node) -> Fabric:
     return assemble(node.name, node, 1)
 
 
-def fabric_of(
-    cluster: Cluster,
-    *,
-    taper: float = 1.0,
-    routing: Routing | None = None,
-) -> Fabric:
+def fabric_of(cluster: Cluster, *, taper: float = 1.0, routing: Routing | None = None) -> Fabric:
     """The fabric of a cluster, with its faults.
 
     If the system names a switch and a unit, the compute fabric is a rail-optimised fat tree of them. Otherwise one
@@ -122,7 +117,7 @@ def _compute_tree(cluster: Cluster, node: Node, taper: float) -> Tree:
     )
 
 
-def weka_a100(*, routing: Routing | None = None) -> Fabric:
+def weka_a100() -> Fabric:
     """Four DGX A100 and eight storage servers, as in the WekaIO reference architecture for DGX A100.
 
     Compute: 32 adapters of 200 Gb/s on one QM8700. Storage: two ports of 100 Gb/s of each DGX and two of 200 Gb/s of
@@ -148,7 +143,7 @@ def weka_a100(*, routing: Routing | None = None) -> Fabric:
         Network(tree=tree, ports=node.places("nic")),
         Network(tree=plane, ports=ports, outside=names),
     )
-    return assemble("weka-a100", node, 4, networks, routing)
+    return assemble("weka-a100", node, 4, networks)
 
 
 NAMED: dict[str, Callable[[], Fabric]] = {"weka-a100": weka_a100}
