@@ -20,9 +20,10 @@ from pathlib import Path
 
 import podsim
 from podsim.answers.telemetry import Explained
+from podsim.monitoring.port_faults import HOST_WAYS
 
-SIMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank", "hot GPU", "clash")
 EMULATED = ("slow link", "flapping port", "wrong cable", "slow disk", "late rank")
+SIMULATED = (*EMULATED, "hot GPU", "clash", *HOST_WAYS)
 PLANS = (
     {"model": "llama-2-7b", "on": "dgx-a100:4", "tp": 4, "pp": 2, "batch": 64},
     {"model": "llama-2-7b", "on": "dgx-a100:4", "tp": 8, "pp": 1, "batch": 32},
@@ -110,11 +111,10 @@ def _simulated(rng: random.Random, kind: str) -> Case:
         options["throttle"] = {rank: (rng.uniform(1.15, 1.4), rng.uniform(0.2, 0.5) * step)}
     elif kind == "wrong cable":
         options["swap"], hidden = {rank: other}, {rank, other}
-    elif kind == "slow disk":
-        options["slow_disk"], hidden = (
-            {rank // 8: rng.uniform(2.5, 6)},
-            set(range(rank // 8 * 8, rank // 8 * 8 + 8)),
-        )
+    elif kind == "slow disk" or kind in HOST_WAYS:
+        server, hidden = rank // 8, set(range(rank // 8 * 8, rank // 8 * 8 + 8))
+        name, value = ("host", HOST_WAYS[kind]) if kind in HOST_WAYS else ("slow_disk", rng.uniform(2.5, 6))
+        options[name] = {server: value}
     elif kind:
         name = {"slow link": "slow_link", "flapping port": "flap", "late rank": "slow"}[kind]
         low, high = {"slow link": (0.2, 0.4), "flapping port": (0.1, 0.4), "late rank": (1.08, 1.3)}[kind]
@@ -147,7 +147,7 @@ def explained(case: Case, folder: Path) -> Explained:
             raise SystemExit(f"{' '.join(words)}\n{done.stderr[-500:]}")
     else:
         values = {name: json.loads(text) for name, _, text in (each.partition("=") for each in case.options)}
-        for name in ("slow", "slow_link", "flap", "swap", "slow_disk", "throttle"):
+        for name in ("slow", "slow_link", "flap", "swap", "slow_disk", "host", "throttle"):
             if name in values:
                 values[name] = {int(rank): value for rank, value in values[name].items()}
         values["throttle"] = {rank: tuple(pair) for rank, pair in values.get("throttle", {}).items()} or None

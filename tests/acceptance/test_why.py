@@ -63,6 +63,35 @@ def test_injected_faults_are_named(
                                            rel=0.1) for fault in late)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("way", "kind", "kinds"),
+    [("no-gpudirect", "GPUDirect off", {"pcie"}), ("wrong-numa", "wrong NUMA", {"pcie", "socket"})],
+)
+def test_a_host_that_is_set_up_wrongly_is_named_with_what_it_costs(
+    way: str, kind: str, kinds: set[str], tmp_path: Path
+) -> None:
+    """By hand: 2 GPUs and 2 adapters share a switch's way up, 24.4 GB/s of copies: 6.1 GB/s of 25 for each adapter."""
+    path = tmp_path / "step.jsonl"
+    step = podsim.simulate(**PLAN, host={1: way}, ranks="all", jitter=0.02, save=path)
+    rows = {row.port: row for row in read_run(path).rows if not row.collective}
+    adapters = sum(rows[f"node1/nic{nic} {side}"].bytes for nic in (0, 1) for side in ("out", "in"))
+    up = [row for port, row in rows.items() if port.startswith("node1/pcie0>node1/cpu")]
+    assert sum(row.bytes for row in up) == pytest.approx(adapters, rel=1e-3)
+    assert {row.kind for port, row in rows.items() if port.startswith("node1/") and "/cpu" in port} == kinds
+    answer = podsim.why(run=path)
+    assert [(fault.kind, fault.port, fault.ranks) for fault in answer.faults] == [(kind, "node1", "8-15")]
+    slow = podsim.simulate(**PLAN, slow_link=dict.fromkeys(range(8, 16), 6.1 / 25))
+    assert answer.faults[0].cost == pytest.approx(slow.step_time - answer.healthy, rel=0.01)
+    assert step.step_time == pytest.approx(slow.step_time, rel=0.03)
+
+
+def test_a_host_is_a_server_and_a_known_way() -> None:
+    with pytest.raises(PodsimError, match="unknown way through a server 'far'"):
+        podsim.simulate(**PLAN, host={1: "far"})
+    with pytest.raises(PodsimError, match="server 2 does not exist; the job has 0 to 1"):
+        podsim.simulate(**PLAN, host={2: "wrong-numa"})
+
+
 @pytest.mark.parametrize("gpu", ["h100-sxm", "a100-sxm4-40gb"])
 def test_gpus_that_differ_by_design_are_not_late(gpu: str, tmp_path: Path) -> None:
     path = tmp_path / "step.jsonl"

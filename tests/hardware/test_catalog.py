@@ -32,6 +32,8 @@ source = ["sheet"]
 confirmed = "yes"
 generation = 1
 bandwidth = "4 GB/s"
+copies = "3 GB/s"
+duplex = "3 GB/s"
 latency = "1 us"
 """
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
+from fabric_builders import BUILDERS
 
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics import BUILDERS, fabric_of, node_fabric
+from podsim.hardware.fabrics import fabric_of, node_fabric
 from podsim.hardware.fabrics.describe import describe
 from podsim.hardware.topology_xml import parse_topology
 from podsim.report.fabric_svg import fabric_svg

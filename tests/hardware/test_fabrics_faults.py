@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fabric_builders import folded_clos
 
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics import Routing, fabric_of, folded_clos, torus
+from podsim.hardware.fabrics import Routing, fabric_of, torus
 from podsim.hardware.fabrics.fabric_links import islands
 from podsim.network.flow import max_min_rates
 

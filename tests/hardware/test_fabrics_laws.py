@@ -8,12 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from fabric_builders import BUILDERS, folded_clos
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import ClusterError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.fabrics import BUILDERS, Fabric, Routing, fabric_of, folded_clos, torus
+from podsim.hardware.fabrics import Fabric, Routing, fabric_of, torus
 from podsim.hardware.fabrics.fabric_links import islands
 
 ROUTINGS = [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import MigError
 from podsim.hardware.mig.commands import (
     Devices,
+    helm_text,
     kubernetes_text,
     make_commands,
     make_parted,
@@ -122,8 +123,12 @@ def test_commands_of_the_white_papers_node() -> None:
         "nvidia-smi mig -i 6,7 -cgi 19:0,19:1,19:2,19:3,19:4,19:5,19:6 -C",
         "nvidia-smi mig -lgi",
         "nvidia-smi -L",
+        "docker run --rm --gpus '\"device=6:0\"' ubuntu nvidia-smi -L",
     )
     assert make_commands(A100, [None, None]) == ()
+    assert yaml.safe_load(helm_text("mixed")) == {
+        "mig": {"strategy": "mixed"}, "migManager": {"config": {"name": "podsim-mig"}},
+    }  # fmt: skip
     text = parted_text({"mixed": make_parted([None] * 6 + [seven] * 2)})
     assert yaml.safe_load(text) == {
         "version": "v1",

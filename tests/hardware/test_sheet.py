@@ -128,10 +128,12 @@ def test_what_has_no_sheet(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "ports", "rate"), [("dgx-a100-40gb", 1, "200 Gb/s"), ("dgx-a100-80gb", 2, "400 Gb/s")]
+    ("name", "cables", "rate", "together"),
+    [("dgx-a100-40gb", 1, "200 Gb/s", "252 Gb/s"), ("dgx-a100-80gb", 2, "400 Gb/s", "504 Gb/s")],
 )
-def test_the_storage_network_has_the_rate_of_its_usable_ports(name, ports, rate):
-    """By hand: a slot of PCIe 4 feeds 252 Gb/s, thus one port of 200 Gb/s of each card, though a card has two."""
+def test_both_ports_of_a_storage_adapter_reach_what_their_slot_carries(name, cables, rate, together):
+    """By hand: 2 ports x 200 Gb/s, of which a slot of PCIe 4 carries 31.5 GB/s x 8; one cable of 200 Gb/s a card."""
     page = sheet(name)
-    assert page.row("usable storage ports").value == ports
+    assert page.row("storage adapters, one direction").text == together
+    assert page.row("storage ports with a cable").value == cables
     assert page.row("storage network, one direction").text == rate

@@ -11,17 +11,17 @@ from made_machines import ENCRYPTING, NAMES, dgx_a100, port, write
 
 from podsim.acceptance.inventory_checks import inventory_parts
 from podsim.answers.acceptance import Part
-from podsim.hardware.catalog import load_system
+from podsim.hardware.cluster import load_cluster
 from podsim.lab.inventory import closeness, read_inventory
 from podsim.lab.inventory_tools import Answers, ask_machine, encrypting, gpu_names, no_answers
 from podsim.programs import ask
 
 TOLD = Answers(gpus=gpu_names(NAMES), no_gpus="", drives=encrypting(ENCRYPTING), no_drives="")
-SYSTEM = load_system("dgx-a100-80gb")
+CLUSTER = load_cluster("dgx-a100-80gb")
 
 
 def _parts(root: Path, told: Answers = TOLD) -> dict[str, Part]:
-    return {part.name: part for part in inventory_parts(read_inventory(root), told, SYSTEM)}
+    return {part.name: part for part in inventory_parts(read_inventory(root), told, CLUSTER)}
 
 
 def test_a_whole_dgx_a100_is_one(tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ def _not_uefi(root: Path) -> None:
         (_without_a_gpu, "GPUs", ""), (_narrow, "GPU slots", "fewer lanes: 0000:03:00.0"),
         (_port_down, "adapter ports", "not active: mlx5_3/1"), (_slow_port, "adapter ports", "slower: mlx5_3/1 100 Gb/s"),
         (_far_adapters, "GPUs and adapters", "0000:03:00.0: SYS"), (_wrong_node, "NUMA of GPUs", "0000:03:00.0 on 7"),
+        (_wrong_node, "NUMA of GPUs", "were all so, an adapter would reach 6.1 GB/s of 25 GB/s"),
         (_small_drive, "NVMe drives", ""), (_short_array, "RAID of the data drives", ""), (_old_tpm, "TPM", ""),
         (_no_tpm, "TPM", ""), (_insecure, "secure boot", ""), (_not_uefi, "secure boot", "not booted by UEFI"),
     ],
@@ -157,6 +158,24 @@ def test_drives_that_do_not_encrypt_differ(tmp_path: Path) -> None:
     told = Answers(gpus=TOLD.gpus, no_gpus="", drives=encrypting(scan), no_drives="")
     part = _parts(dgx_a100(tmp_path), told)["self-encrypting drives"]
     assert (part.verdict, part.found, part.why) == ("differs", "7 of 8", "no: /dev/nvme2n1")
+
+
+def test_locks_of_drives_are_read_and_a_locked_drive_differs(tmp_path: Path) -> None:
+    """The lines are those of sedutil-cli --query."""
+
+    def answer(command: list[str]) -> tuple[str, str]:
+        if command[1] == "--scan":
+            return ENCRYPTING, ""
+        locked = "Y" if command[-1] == "/dev/nvme3n1" else "N"
+        says = f"Locking function (0x0002)\n    Locked = {locked}, LockingEnabled = Y, LockingSupported = Y, MBRDone = N"
+        return (says, "") if command[1] == "--query" else (NAMES, "")
+
+    told = ask_machine(answer)
+    assert told.locks["/dev/nvme0n1"] == (True, False)
+    part = _parts(dgx_a100(tmp_path), told)["locks of encrypting drives"]
+    assert (part.verdict, part.found) == ("differs", "8 of 8 with locking, 1 locked")
+    assert part.why == "locked: /dev/nvme3n1"
+    assert part.name not in _parts(tmp_path, no_answers("not this machine"))
 
 
 def test_gpus_that_only_nvidia_smi_knows(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.network.collective_settings import CollectiveSettings, read_table
+from podsim.network.nccl import wires_of
 from podsim.network.settings_text import (
     read_debug_lines,
     read_environment,
@@ -132,15 +133,16 @@ def test_wrong_values_are_named() -> None:
         read_table({"speed": "high"})
 
 
-@pytest.mark.parametrize(
-    ("network", "gpudirect", "slot", "share"),
-    [
-        ("infiniband", False, 15.75e9, 0.78), ("infiniband", False, 31.5e9, 1.0), ("infiniband", True, 15.75e9, 1.0),
-        ("infiniband", None, 15.75e9, 1.0), ("sockets", False, 15.75e9, 1.0),
-    ],
-)  # fmt: skip
-def test_without_gpudirect_an_old_slot_slows_adapters(network, gpudirect, slot, share):
-    assert CollectiveSettings(network=network, gpudirect=gpudirect).adapter_share(slot) == share
+def test_without_gpudirect_adapters_have_the_rate_of_their_way_through_the_host():
+    cluster = load_cluster("dgx-a100:2")
+    for network, gpudirect, rate in (
+        ("infiniband", False, 24.4e9 / 4),  # two GPUs and two adapters on each switch's way up
+        ("infiniband", True, 25e9),
+        ("infiniband", None, 25e9),
+        ("sockets", False, 25e9),
+    ):
+        settings = CollectiveSettings(network=network, gpudirect=gpudirect)
+        assert wires_of(cluster, settings.assumed(cluster)).network == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(

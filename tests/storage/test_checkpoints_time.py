@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import CatalogError, NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.storage.checkpoints import state_of
-from podsim.storage.checkpoints_links import BUS_SHARE, transfer, wires_of
+from podsim.storage.checkpoints_links import transfer, wires_of
 from podsim.storage.checkpoints_stores import _catalog, load_store, read_stores
 from podsim.storage.checkpoints_time import PLACES, Saving, checkpoint_times
 from podsim.storage.sizing import guidance
@@ -234,7 +234,3 @@ def test_a_wrong_file_of_stores() -> None:
         read_stores(raw)
     for word in ("colour", "write is missing", "unknown source", "read must be positive"):
         assert word in str(caught.value)
-
-
-def test_bus_shares_are_shares() -> None:
-    assert all(0.5 < share < 1 for share in BUS_SHARE.values())

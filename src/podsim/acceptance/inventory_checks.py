@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from podsim.answers.acceptance import Part
+from podsim.errors import ClusterError
+from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics.host_ways import host_way
 from podsim.hardware.parts import System
 from podsim.lab.inventory import Adapter, Device, Inventory, closeness
 from podsim.lab.inventory_tools import Answers
@@ -25,15 +29,18 @@ _SPEEDS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 """generation of PCI Express -> GT/s of a lane"""
 
 
-def inventory_parts(inventory: Inventory, answers: Answers, system: System) -> tuple[Part, ...]:
+def inventory_parts(inventory: Inventory, answers: Answers, cluster: Cluster) -> tuple[Part, ...]:
     """One line for each thing that the expected system says something of."""
+    system = cluster.system
     accelerated = system.gpu.architecture != "cpu"
     lines: list[Callable[[], Iterator[Part]]] = [
         lambda: _processors(inventory, system),
         lambda: _gpus(inventory, answers, system) if accelerated else _no_gpus(inventory),
         lambda: _adapters(inventory, system),
         lambda: (
-            _affinity(inventory, system) if accelerated and (system.nics or system.storage_nics) else iter(())
+            _affinity(inventory, cluster)
+            if accelerated and (system.nics or system.storage_nics)
+            else iter(())
         ),
         lambda: _drives(inventory, answers, system),
         lambda: _security(inventory, answers, system),
@@ -146,7 +153,7 @@ def _adapters(inventory: Inventory, system: System) -> Iterator[Part]:
     yield part_of("adapter ports", expected, counted, len(up) >= ports, "/sys/class/infiniband", why)
 
 
-def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
+def _affinity(inventory: Inventory, cluster: Cluster) -> Iterator[Part]:
     """Whether each GPU has an adapter behind its own PCIe switch, and on its own NUMA node."""
     placed = [port for port in inventory.adapters if port.device is not None]
     name, expected = "GPUs and adapters", "an adapter behind the same PCIe switch as each GPU"
@@ -160,7 +167,7 @@ def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
     yield part_of(
         name, expected, _counted([how for how, _ in nearest.values()]), not far, "/sys/bus/pci", why
     )
-    if not system.cpus or system.cpus < 2:
+    if cluster.system.cpus < 2:
         return
     unknown = [gpu.address for gpu in inventory.gpus if gpu.numa is None]
     crossed = [
@@ -171,6 +178,11 @@ def _affinity(inventory: Inventory, system: System) -> Iterator[Part]:
     spread = sorted({gpu.numa for gpu in inventory.gpus if gpu.numa is not None})
     nodes = f"nodes {', '.join(map(str, spread))} of {inventory.numa_nodes}" if spread else "-"
     why = f"firmware does not tell: {', '.join(unknown)}" if unknown else "; ".join(crossed)[:300]
+    if crossed and not unknown:
+        with suppress(ClusterError):  # a server whose adapters all stand at one socket
+            rate = format_quantity(host_way(cluster, "wrong-numa").rate, "B/s")
+            line = format_quantity(cluster.network.bandwidth, "B/s")
+            why += f"; were all so, an adapter would reach {rate} of {line}"
     right = None if unknown else not crossed
     yield part_of("NUMA of GPUs", "as their adapters", nodes, right, "/sys/bus/pci", why)
 
@@ -200,6 +212,8 @@ def _drives(inventory: Inventory, answers: Answers, system: System) -> Iterator[
         )  # fmt: skip
     if "self_encrypting" in features:
         yield _encrypting(answers, features["self_encrypting"])
+        if answers.locks:
+            yield _locks(answers)
 
 
 def _encrypting(answers: Answers, wanted: str) -> Part:
@@ -209,6 +223,15 @@ def _encrypting(answers: Answers, wanted: str) -> Part:
         counted = f"{len(answers.drives) - len(plain)} of {len(answers.drives)}"
         right, why = (wanted == "yes") == (not plain), f"no: {', '.join(plain)}" if plain else ""
     return part_of("self-encrypting drives", wanted, counted, right, "sedutil-cli --scan", why)
+
+
+def _locks(answers: Answers) -> Part:
+    """Whether encrypting drives can be read now, where they tell; without locking, anyone who has a drive can read it."""
+    shut = [device for device, (_, locked) in answers.locks.items() if locked]
+    enabled = sum(on for on, _ in answers.locks.values())
+    found = f"{enabled} of {len(answers.locks)} with locking, {len(shut)} locked"
+    why = f"locked: {', '.join(shut)}" if shut else ""
+    return part_of("locks of encrypting drives", "open", found, not shut, "sedutil-cli --query", why)
 
 
 def _security(inventory: Inventory, answers: Answers, system: System) -> Iterator[Part]:

@@ -108,7 +108,7 @@ def _inventory(machine: Machine, findings: Findings) -> None:
     machine.note("inventory")
     root = machine.options.root
     tools = ask_machine() if root == Path("/") else no_answers(f"{root} is not this machine")
-    findings.parts += inventory_parts(machine.inventory, tools, machine.cluster.system)
+    findings.parts += inventory_parts(machine.inventory, tools, machine.cluster)
 
 
 def _health(machine: Machine, findings: Findings) -> None:

@@ -22,6 +22,8 @@ import numpy as np
 
 from podsim.accuracy.price_collectives import Call, call_seconds
 from podsim.answers.fabric_verdict import Explanation, FabricVerdict
+from podsim.errors import ClusterError
+from podsim.hardware.fabrics.host_ways import host_way
 from podsim.hardware.nvlink import slot_link
 from podsim.network.collective_settings import CollectiveSettings, setting_words
 from podsim.packaged import packaged_toml
@@ -145,16 +147,17 @@ def _with_fault(call: Call, fault: Mapping[str, Any]) -> Call | None:
             return None
     if "rate" in fault:
         changes["nic_bandwidth"] = rate * fault["rate"]
-    system = call.cluster.system
-    if "host_passes" in fault:
-        if system.cpu is None:
+    if "way" in fault:
+        try:
+            reached = host_way(replace(call.cluster, nics=nics), fault["way"]).rate
+        except ClusterError:  # all adapters stand at the socket of every GPU
             return None
-        changes["nic_bandwidth"] = min(
-            rate, system.cpus * system.cpu.memory_bandwidth / fault["host_passes"] / nics
-        )
+        changes["nic_bandwidth"] = min(rate, reached)
     cluster = call.cluster
     if "nvlink" in fault:
-        cluster = replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=slot_link(system).bandwidth))
+        cluster = replace(
+            cluster, nvlink=replace(cluster.nvlink, bandwidth=slot_link(cluster.system).bandwidth)
+        )
     return replace(call, cluster=cluster, settings=replace(call.settings, **changes))
 
 

@@ -54,6 +54,35 @@ class AlgorithmRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LineShare:
+    """What takes some of an adapter's line rate, or what is answered."""
+
+    name: str
+    rate: float
+    """B/s. The rate of one adapter that it takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendBudget:
+    """The line rate of an adapter in a send between nodes, divided."""
+
+    size: float
+    """B. The size of the message."""
+    line: float
+    """B/s. The line rate of one adapter."""
+    adapters: int
+    """The number of adapters of a server."""
+    shares: tuple[LineShare, ...]
+    """What takes some of it, and last what is answered; together the line."""
+    chunk: float
+    """B. The size of NCCL's chunks."""
+    waits: tuple[float, float]
+    """s. The least and the most that a chunk may wait: a hypothesis, not in the answer."""
+    chunked: tuple[float, float]
+    """B/s. The rate of an adapter if each chunk waits so long, the lower end first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sweep(
     Answer,
     view=View(
@@ -92,3 +121,5 @@ class Sweep(
     """The names of the settings that nobody stated."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The algorithms that were not compared, with the reason."""
+    budget: SendBudget | None = None
+    """The line rate of an adapter, divided, at the largest size; only of a send-recv between nodes, as NCCL runs it."""

@@ -97,7 +97,8 @@ class Fault:
     """A fault that a record shows."""
 
     kind: str
-    """The kind: slow link, flapping port, wrong cable, slow disk, late rank, hot GPU, clash."""
+    """The kind: slow link, flapping port, wrong cable, slow disk, late rank, hot GPU, clash, GPUDirect off, wrong
+    NUMA."""
     port: str
     """The port, or the rank: "rank 5"."""
     ranks: str

@@ -150,8 +150,8 @@ def _system(entry: HostEntry, gpu: Gpu) -> System:
         vendor=processor.vendor, source=entry.source, confirmed="yes",
     )  # fmt: skip
     slot = Pcie(  # the link between ranks stands in for the slots of GPUs
-        name=entry.link.name, generation=3, bandwidth=entry.link.bandwidth, latency=entry.link.latency,
-        source=entry.source, confirmed="yes",
+        name=entry.link.name, generation=3, bandwidth=entry.link.bandwidth, copies=entry.link.bandwidth,
+        duplex=entry.link.bandwidth, latency=entry.link.latency, source=entry.source, confirmed="yes",
     )  # fmt: skip
     ssd = None if disk is None else Ssd(
         name="folder that was measured", capacity=disk.capacity, read_bandwidth=disk.read, write_bandwidth=disk.write,

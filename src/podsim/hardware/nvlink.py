@@ -57,14 +57,14 @@ def changed_link(link: Link, before: System, system: System) -> Link:
     return replace(new, bandwidth=new.bandwidth * share)
 
 
-def slot_link(system: System) -> Link:
-    """The PCI Express slot of a GPU, in one direction."""
+def slot_link(system: System, *, copied: bool = False) -> Link:
+    """The PCI Express slot of a GPU, in one direction; copied: at the rate that copies reach."""
     slot, gpu = system.pcie, system.gpu
     if slot is None or slot.generation > gpu.pcie_generation:
-        slot = load_pcie(f"pcie{gpu.pcie_generation}")
+        slot = load_pcie(f"pcie{gpu.pcie_generation or 4}")
     return Link(
         name=f"PCIe {slot.generation}.0 x{gpu.pcie_lanes}",
-        bandwidth=slot.bandwidth * gpu.pcie_lanes / 16,
+        bandwidth=(slot.copies if copied else slot.bandwidth) * gpu.pcie_lanes / 16,
         latency=slot.latency,
     )
 

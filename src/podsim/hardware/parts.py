@@ -29,12 +29,23 @@ class Link:
     """s. The latency of one step of a small message."""
 
 
-@hashed_once
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """The peaks of one accelerator, as the data sheet gives them."""
+class Part:
+    """What every entry of the catalog has."""
 
     name: str
+    source: str = ""
+    confirmed: str = "no"
+    """Whether its figures are confirmed: yes, partial, no."""
+    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What is to be said of single figures, by field."""
+
+
+@hashed_once
+@dataclass(frozen=True, kw_only=True)
+class Gpu(Part):
+    """The peaks of one accelerator, as the data sheet gives them."""
+
     architecture: str
     """The architecture: volta, turing, ampere, ada, hopper, blackwell, blackwell-rtx, cdna3, cdna4, tpu, wafer."""
     compute_capability: float
@@ -74,9 +85,6 @@ class Gpu:
     """Whether products run at the clock of long runs, which power limits, and not at that of bursts."""
     kernels: str = ""
     """The name of the fitted kernel constants (catalog folder kernels/)."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def streams_weights(self) -> bool:
@@ -95,24 +103,19 @@ class Gpu:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NvSwitch:
+class NvSwitch(Part):
     """A crossbar for NVLinks."""
 
-    name: str
     ports: int
     bandwidth: float
     """B/s. The bandwidth of one port, in one direction."""
     sharp: bool = False
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nic:
+class Nic(Part):
     """A network adapter."""
 
-    name: str
     ports: int
     bandwidth: float
     """B/s. The bandwidth of one port, in one direction."""
@@ -120,16 +123,12 @@ class Nic:
     """The kind of network: infiniband, roce, efa, ethernet."""
     latency: float = 0.0
     """s. The latency of one step of a small message, from GPU memory to GPU memory on another node."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Switch:
+class Switch(Part):
     """A network switch."""
 
-    name: str
     ports: int
     bandwidth: float
     """B/s. The bandwidth of one port, in one direction."""
@@ -137,31 +136,27 @@ class Switch:
     """s. The latency from port to port."""
     kind: str
     sharp: bool = False
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pcie:
+class Pcie(Part):
     """A PCI Express generation at 16 lanes."""
 
-    name: str
     generation: int
     bandwidth: float
     """B/s. The theoretical bandwidth of 16 lanes, in one direction."""
+    copies: float
+    """B/s. The rate that copies between GPU and host reach over 16 lanes, measured; of both ways the slower."""
+    duplex: float
+    """B/s. The rate of each direction of 16 lanes while both run: payloads, without headers and credits."""
     latency: float = 0.0
     """s. The latency of one step of a small message between two GPUs."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cpu:
+class Cpu(Part):
     """A processor."""
 
-    name: str
     cores: int
     clock: float
     """Hz. The base clock."""
@@ -178,9 +173,6 @@ class Cpu:
     """B/s. The bandwidth of one such link, in one direction."""
     socket_name: str = ""
     """The name of such links: xGMI, UPI."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def socket_rate(self) -> float:
@@ -189,10 +181,9 @@ class Cpu:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ssd:
+class Ssd(Part):
     """An NVMe drive."""
 
-    name: str
     capacity: float
     """B. The capacity of one drive."""
     read_bandwidth: float
@@ -207,9 +198,6 @@ class Ssd:
     """s. The latency of one read of 4 KiB, alone; 0 if unknown."""
     write_latency: float = 0.0
     """s. The latency of one write of 4 KiB, alone; 0 if unknown."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +228,9 @@ class TorusLinks:
 
 @hashed_once
 @dataclass(frozen=True, kw_only=True)
-class System:
+class System(Part):
     """A server: GPUs, the links between them, and its adapters."""
 
-    name: str
     gpu: Gpu
     gpus: int
     cpu: Cpu | None
@@ -295,9 +282,6 @@ class System:
     """The usual settings of collectives on its nodes, by key of a `[collectives]` table."""
     torus: TorusLinks | None = None
     """The torus that joins its accelerators; None if other links do."""
-    source: str = ""
-    confirmed: str = "no"
-    notes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def cores(self) -> int:
@@ -305,13 +289,20 @@ class System:
         return self.cpus * self.cpu.cores if self.cpu else 0
 
     @property
-    def usable_storage_ports(self) -> int:
-        """The number of ports of all storage adapters that their slots can feed at line rate."""
+    def storage_rate(self) -> float:
+        """B/s. What all ports of the storage adapters reach together, in one direction: the ports, or their slots."""
+        if self.storage_nic is None:
+            return 0.0
+        slot = self.pcie.bandwidth if self.pcie else math.inf
+        return self.storage_nics * min(self.storage_nic.ports * self.storage_nic.bandwidth, slot)
+
+    @property
+    def storage_cables(self) -> int:
+        """The number of storage ports with a cable in reference designs: those that a slot feeds at line rate."""
         if self.storage_nic is None:
             return 0
-        slot = self.pcie.bandwidth if self.pcie else math.inf
-        return self.storage_nics * int(
-            min(self.storage_nic.ports, max(slot // self.storage_nic.bandwidth, 1))
+        return self.storage_nics * max(
+            int(self.storage_rate / self.storage_nics // self.storage_nic.bandwidth), 1
         )
 
 

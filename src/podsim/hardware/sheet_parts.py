@@ -149,6 +149,8 @@ def pcie_rows(pcie: Pcie) -> Iterator[Row]:
     """The rows of a slot of 16 lanes."""
     yield given_row(pcie, "generation", "generation")
     yield given_row(pcie, "bandwidth", "16 lanes, one direction", "B/s")
+    yield given_row(pcie, "copies", "of which copies reach", "B/s")
+    yield given_row(pcie, "duplex", "each direction while both run", "B/s")
     yield derived_row("one lane, one direction", pcie.bandwidth / 16, "B/s", "the slot / 16 lanes")
     yield given_row(pcie, "latency", "step of a small message", "s")
     yield word_row(pcie, "figures confirmed", pcie.confirmed)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics.infrastructure import infrastructure_of
 from podsim.hardware.fattree import fat_tree
+from podsim.hardware.nvlink import slot_link
 from podsim.hardware.parts import System
 from podsim.hardware.sheet_parts import peak_unit
 from podsim.hardware.sheet_rows import (
@@ -92,13 +93,10 @@ def _inside(system: System) -> Iterator[Row]:
             f"{system.gpus} / 2 GPUs x {quantity_text(gpu.nvlink, 'B/s')}",
         )
     if system.pcie:
-        slot = f"{system.pcie.name}, {gpu.pcie_lanes} lanes"
-        yield derived_row("PCI Express per GPU, one direction", _pcie(system), "B/s", slot)
-
-
-def _pcie(system: System) -> float:
-    assert system.pcie is not None
-    return system.pcie.bandwidth * system.gpu.pcie_lanes / 16
+        slot, copied = slot_link(system), slot_link(system, copied=True)
+        yield derived_row("PCI Express per GPU, one direction", slot.bandwidth, "B/s", slot.name)
+        how = "measured, of both ways the slower"
+        yield derived_row("copies between GPU and host", copied.bandwidth, "B/s", how)
 
 
 def _network(system: System) -> Iterator[Row]:
@@ -119,20 +117,14 @@ def _network(system: System) -> Iterator[Row]:
         nic = system.storage_nic
         yield word_row(system, "storage adapter", nic.name, field="storage_nic")
         yield given_row(system, "storage_nics", "storage adapters")
-        slot = (
-            f"; a slot of {quantity_text(system.pcie.bandwidth, 'B/s', bits=True)} feeds no more"
-            if system.pcie
-            else ""
-        )
-        how = f"{system.storage_nics} cards x {system.usable_storage_ports // system.storage_nics}{slot}"
-        yield derived_row("usable storage ports", system.usable_storage_ports, "", how)
-        yield derived_row(
-            "storage network, one direction",
-            system.usable_storage_ports * nic.bandwidth,
-            "B/s",
-            f"{system.usable_storage_ports} usable ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}",
-            bits=True,
-        )
+        ports = f"{nic.ports} ports x {quantity_text(nic.bandwidth, 'B/s', bits=True)}"
+        slot = f"a slot of {quantity_text(system.pcie.bandwidth, 'B/s', bits=True)}" if system.pcie else ""
+        least = f"the least of {ports} and {slot}" if slot else ports
+        how = f"{system.storage_nics} x {least}"
+        yield derived_row("storage adapters, one direction", system.storage_rate, "B/s", how, bits=True)
+        cables, note = system.storage_cables, "as reference designs: what slots feed at line rate"
+        yield derived_row("storage ports with a cable", cables, "", note)
+        yield product_row("storage network, one direction", cables, nic.bandwidth, "B/s", bits=True)
 
 
 def _host(system: System) -> Iterator[Row]:

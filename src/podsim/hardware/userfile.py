@@ -41,21 +41,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises CatalogError for a file that is missing, not regular, too large, not UTF-8 or not TOML.
     """
-    return _parse_toml(_read_text(path), str(path)[-200:])
+    text = foreign.read_text(path, most=LARGEST, error=CatalogError, hint="no cluster file is")
+    return foreign.read_toml(text, name=str(path)[-200:], error=CatalogError, longest=LONGEST)
 
 
 def read_user_file(path: str | Path) -> UserFile:
     """The content of a user's file; see `read_toml` and `user_file`."""
     return user_file(read_toml(Path(path)), str(path)[-200:], Path(path).stem)
-
-
-def parse_user_file(text: str, file: str, stem: str) -> UserFile:
-    """The content of the text of a user's file; see `user_file`."""
-    return user_file(_parse_toml(text, file), file, stem)
-
-
-def _parse_toml(text: str, file: str) -> dict[str, Any]:
-    return foreign.read_toml(text, name=file, error=CatalogError, longest=LONGEST)
 
 
 def user_file(table: dict[str, Any], file: str, stem: str) -> UserFile:
@@ -90,7 +82,3 @@ def _flatten(table: Mapping[str, object], above: str = "", depth: int = 0) -> It
             yield from _flatten(value, f"{above}{key}.", depth + 1)
         else:
             yield f"{above}{key}", value
-
-
-def _read_text(path: Path) -> str:
-    return foreign.read_text(path, most=LARGEST, error=CatalogError, hint="no cluster file is")

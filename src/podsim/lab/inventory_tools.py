@@ -7,7 +7,8 @@ nothing, and the reason is kept.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from podsim.programs import Ask, ask
 
@@ -22,13 +23,18 @@ class Answers:
     drives: tuple[tuple[str, bool], ...]
     """The (device, whether it encrypts itself) of each drive, by sedutil-cli."""
     no_drives: str
+    locks: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
+    """The (whether locking is enabled, whether it is locked) of encrypting drives, by device; those that tell."""
 
 
 def ask_machine(run: Ask = ask) -> Answers:
     """What the tools of this machine say."""
     text, no_gpus = run(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
     scan, no_drives = run(["sedutil-cli", "--scan"])
-    return Answers(gpus=gpu_names(text), no_gpus=no_gpus, drives=encrypting(scan), no_drives=no_drives)
+    drives = encrypting(scan)
+    told = {device: lock_state(run(["sedutil-cli", "--query", device])[0]) for device, own in drives if own}
+    locks = {device: state for device, state in told.items() if state is not None}
+    return Answers(gpus=gpu_names(text), no_gpus=no_gpus, drives=drives, no_drives=no_drives, locks=locks)
 
 
 def no_answers(why: str) -> Answers:
@@ -50,3 +56,9 @@ def encrypting(text: str) -> tuple[tuple[str, bool], ...]:
     """(device, whether it is an Opal drive) from `sedutil-cli --scan`: "/dev/nvme0n1   2  MODEL", or "No"."""
     lines = (re.match(r"\s*(/dev/\S+)\s+(\S+)", line) for line in text.splitlines())
     return tuple((match[1], match[2] != "No") for match in lines if match)
+
+
+def lock_state(text: str) -> tuple[bool, bool] | None:
+    """(whether locking is enabled, whether it is locked) from `sedutil-cli --query`; None where it does not say."""
+    found = dict(re.findall(r"\b(Locked|LockingEnabled) = ([YN])", text))
+    return (found["LockingEnabled"] == "Y", found["Locked"] == "Y") if len(found) == 2 else None

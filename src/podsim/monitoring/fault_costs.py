@@ -11,7 +11,7 @@ import numpy as np
 from podsim.answers.telemetry import Contention, Fault, PortRow, Telemetry
 from podsim.errors import LabError
 from podsim.hardware.cluster import Cluster
-from podsim.monitoring.port_faults import lower_median, numbers_of, rank_count
+from podsim.monitoring.port_faults import HOST_WAYS, lower_median, numbers_of, rank_count
 from podsim.options.step_options import SimulateOptions
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.played_plan import simulate_setting
@@ -62,6 +62,8 @@ def with_cost(fault: Fault, run: Telemetry, setting: Setting | None, healthy: fl
             rank: max(sum(row.values) / _usual(laps, row.collective), 1.0)
             for row in laps for rank in set(numbers_of(row.ranks)) & set(ranks)
         })  # fmt: skip
+    elif fault.kind in HOST_WAYS:
+        trouble = Trouble(hosts={int(fault.port.removeprefix("node")): HOST_WAYS[fault.kind]})
     elif fault.kind == "wrong cable" and len(ranks) == 2:
         trouble = Trouble(swap={ranks[0]: ranks[1]})
     return fault if trouble is None else replace(fault, cost=step_seconds(setting, trouble) - healthy)

@@ -36,6 +36,10 @@ GROWTH, _LAPS = 0.03, 20
 """The growth of a hot GPU's laps over a run, above that of its peers; the laps of a measured run that show it."""
 SLOW_DISK, _SLOW_FOR_REAL, _WRITING = 0.6, 0.42, 0.05
 """The share of its peers' rate below which storage is slow; of runs that were measured, with the least s of writing."""
+HOST_WAYS = {"GPUDirect off": "no-gpudirect", "wrong NUMA": "wrong-numa"}
+"""The faults of a server's host, with the way that its traffic takes (hardware.fabrics.host_ways)."""
+_DETOUR = 3.0
+"""The bytes through a server's processors, over those of most servers, from which on its traffic takes another way."""
 UNEVEN = 1.3
 """The load of a full port over that of the emptiest port beside it."""
 _RANKS = re.compile("[0-9]{1,9}(-[0-9]{1,9})?")
@@ -57,6 +61,7 @@ def faults_of(run: Telemetry) -> tuple[Fault, ...]:
     rules = (
         _flapping(ports, _DOWNS if run.source == "real" else 1),
         _cables(ports),
+        _hosts(ports),
         _slow(ports, run),
         _clashes(ports, run),
         late,
@@ -65,6 +70,7 @@ def faults_of(run: Telemetry) -> tuple[Fault, ...]:
     for fault in (fault for rule in rules for fault in rule):
         parts = set(fault.port.split(" and "))
         same_port = any(parts & set(port.split(" and ")) for port in known)
+        same_port |= fault.kind == "slow link" and fault.port.partition("/")[0] in known  # its host slows it
         same_rank = fault.port == f"rank {fault.ranks}" and any(
             fault.ranks == each.ranks for each in known.values()
         )
@@ -114,6 +120,37 @@ def _cables(ports: Sequence[PortRow]) -> Iterator[Fault]:
             evidence=f"{part} is on {row.neighbour}, {back} on {other.neighbour}: the cables are exchanged",
             remedy="the planned cables",
         )  # fmt: skip
+
+
+def _hosts(ports: Sequence[PortRow]) -> Iterator[Fault]:
+    """Servers whose traffic passes their processors, or the link between these, while that of most servers does not."""
+    adapters = [row for row in ports if row.kind == "adapter" and "/" in row.part]
+    through = {row.part.partition("/")[0]: [0.0, 0.0] for row in adapters}
+    for row in ports:
+        node = row.port.partition("/")[0]
+        if node in through and (row.kind == "socket" or (row.kind == "pcie" and "/cpu" in row.port)):
+            through[node][row.kind == "socket"] += row.bytes
+    table = np.array([*through.values()]).reshape(-1, 2)
+    usual = [lower_median(table[:, column], np.ones(len(table), np.int64)) for column in (0, 1) if len(table)]
+    for node, (up, across) in through.items():
+        own = {rank for row in adapters if row.part.startswith(f"{node}/") for rank in numbers_of(row.owner)}
+        if across > _DETOUR * usual[1]:
+            what, carried, least = "wrong NUMA", across, usual[1]
+            where, remedy = (
+                "the link between its sockets",
+                "adapters of the GPU's own socket (binding, NCCL_IB_HCA)",
+            )
+        elif up > _DETOUR * usual[0]:
+            what, carried, least = "GPUDirect off", up, usual[0]
+            where, remedy = "its processors", "GPUDirect (nvidia-peermem, NCCL_NET_GDR_LEVEL; ACS off)"
+        else:
+            continue
+        evidence = (
+            f"{format_quantity(carried, 'B')} pass {where}, of most servers {format_quantity(least, 'B')}"
+        )
+        yield Fault(
+            kind=what, port=node, ranks=_names(sorted(own)) if own else "", evidence=evidence, remedy=remedy
+        )
 
 
 def _slow(ports: Sequence[PortRow], run: Telemetry) -> Iterator[Fault]:
@@ -230,10 +267,16 @@ def _by_node(late: Sequence[Fault], ports: Sequence[PortRow]) -> Iterator[Fault]
             if len(slow) > max(len(ranks) / 2, 1):
                 left = [fault for fault in left if fault not in mine]
                 evidence = f"{len(slow)} of its {len(ranks)} ranks are late; of rank {mine[0].ranks}, {mine[0].evidence}"
-                is_range = slow[-1] - slow[0] == len(slow) - 1
-                names = f"{slow[0]}-{slow[-1]}" if is_range else ",".join(map(str, slow))
-                yield replace(mine[0], port=node, ranks=names, evidence=evidence, remedy="a sound node")
+                yield replace(
+                    mine[0], port=node, ranks=_names(slow), evidence=evidence, remedy="a sound node"
+                )
     yield from left
+
+
+def _names(ranks: Sequence[int]) -> str:
+    """Ascending ranks as text: "8-15"."""
+    is_range = ranks[-1] - ranks[0] == len(ranks) - 1
+    return f"{ranks[0]}-{ranks[-1]}" if is_range else ",".join(map(str, ranks))
 
 
 def _spans(ranks: str) -> list[range]:

@@ -38,10 +38,6 @@ _FABRICS = {
     "tcpxo": "ethernet", "tcpx": "ethernet", "sockets": "ethernet",
 }  # fmt: skip
 """Class of a network -> the fabric of its cluster."""
-_HOST_SHARE = 0.78
-"""The share of an adapter's rate through the host's memory over PCI Express 3: 78 of 100 Gb/s (Azure's mark for NDv2)."""
-_SLOW_SLOT = 20e9
-"""B/s. Slots from PCI Express 4 on are faster, and adapters then reach their rate through the host's memory too."""
 _FALLBACK: Mapping[str, object] = {
     "release": "2.18", "algorithm": "auto", "protocol": "auto", "launch": "process", "sharp": False, "tuned": False,
 }  # fmt: skip
@@ -113,10 +109,6 @@ class CollectiveSettings:
         """The protocols that NCCL has at all, () for all: no LL128 before 2.5, nor without GPUDirect."""
         is_old = re.fullmatch(r"v?2\.4(?:\.\w+)*", self.release or "")
         return ("ll", "simple") if is_old or self.passes_host else ()
-
-    def adapter_share(self, slot: float) -> float:
-        """The share of an adapter's rate that is reached through slots of PCI Express of `slot` B/s."""
-        return _HOST_SHARE if self.passes_host and slot < _SLOW_SLOT else 1.0
 
     def over(self, other: CollectiveSettings) -> CollectiveSettings:
         """These settings, with those of `other` where these state nothing."""

@@ -55,6 +55,10 @@ class SimulateOptions(FiledPlanOptions):
         None, "Slow storage of a server, e.g. 1=4: reading takes 4 times as long. Repeatable.",
         read=factors("server", "1=4"),
     )  # fmt: skip
+    host: Mapping[int, str] | None = option(
+        None, "A server set up wrongly, e.g. 1=no-gpudirect, or 1=wrong-numa (adapters of the other socket). Repeatable.",
+        read=servers("1=no-gpudirect"),
+    )  # fmt: skip
     uneven: bool = option(False, "Slower replicas get fewer micro-batches.")
     jitter: float = option(0.0, "Noise of kernels: 0.05 is about 5 %. Every rank by itself.")
     seed: int = option(0, "Seed of the noise.")

@@ -16,7 +16,7 @@ from typing import Any
 from podsim.answers.comparison import ClassScore, Comparison
 from podsim.answers.fabric_verdict import FabricVerdict
 from podsim.answers.lab import MeasuredCollective, MeasuredCollectives
-from podsim.answers.sweep import Sweep
+from podsim.answers.sweep import SendBudget, Sweep
 from podsim.answers.trained import MeasuredDdp
 from podsim.report.columns import Column, Table, percent, signed_percent, size_text
 from podsim.report.screen import Block, Paragraph, Rows, raw
@@ -70,6 +70,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     yield "# Out of bounds values : 0 OK"
     yield _mean_line([row.bus_bandwidth for row in sweep.rows])
     yield from _range_lines(sweep)
+    if sweep.budget is not None:
+        yield from _budget_lines(sweep.budget)
     yield from ("#", f"# Collective test concluded: {name}")
 
 
@@ -88,6 +90,19 @@ def _range_lines(sweep: Sweep) -> Iterator[str]:
     for row in sweep.rows:
         times = " ".join(f"{seconds * 1e6:10.1f}" for seconds in (row.seconds, row.low, row.high))
         yield f"# {int(row.size):12d} {times}"
+
+
+def _budget_lines(budget: SendBudget) -> Iterator[str]:
+    """The line rate of an adapter and of a server, divided; and what chunks would make of it."""
+    many, (least, most), (low, high) = budget.adapters, budget.waits, budget.chunked
+    server = f"{many} adapters" if many > 1 else "server"
+    yield from ("#", f"# Link budget at {int(budget.size)} B (GB/s):")
+    yield f"# {'':40} {'adapter':>9} {server:>12} {'of the line':>12}"
+    for name, rate in (("line rate", budget.line), *((each.name, each.rate) for each in budget.shares)):
+        yield f"# {name:40} {rate / 1e9:9.2f} {many * rate / 1e9:12.1f} {rate / budget.line:12.1%}"
+    waits = f"{least * 1e6:.1f} to {most * 1e6:.1f} us"
+    yield f"# Chunks of {int(budget.chunk) >> 10} KiB are not in it: if each waits {waits},"
+    yield f"#   an adapter reaches {high / 1e9:.1f} to {low / 1e9:.1f} GB/s."
 
 
 def _program(collective: str) -> str:

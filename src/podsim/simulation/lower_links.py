@@ -16,7 +16,7 @@ C. Gotlieb, An efficient algorithm for graph isomorphism, 1970).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from podsim.axes import Ints, NarrowInts, Shaped, SmallInts
 from podsim.errors import SimulationError
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.fabrics.host_ways import host_way
 from podsim.simulation.ops import NO_TRANSFERS, Transfers
 from podsim.simulation.pieces import Piece, Stream
 from podsim.training.plan import Plan
@@ -56,6 +57,8 @@ class Trouble:
     """The pairs of ranks whose adapters have each other's cable."""
     disk: dict[int, float] = field(default_factory=dict)
     """factor. The slowdown of the storage of each server."""
+    hosts: dict[int, str] = field(default_factory=dict)
+    """The way of each server's traffic that is not the usual one: one of host_ways.WAYS."""
     paths: dict[int, dict[int, float]] = field(default_factory=dict)
     """share. The share of its adapter that switches leave to each rank, by the Stream of the traffic."""
     alone: bool = False
@@ -69,6 +72,18 @@ class Trouble:
         """The share of its adapter's bandwidth that each rank has left."""
         up = {rank: 1.0 - share for rank, share in self.flap.items()}
         return {rank: self.link.get(rank, 1.0) * up.get(rank, 1.0) for rank in {**self.link, **up}}
+
+
+def with_slow_hosts(trouble: Trouble, cluster: Cluster, ranks: int) -> Trouble:
+    """The trouble with the share that adapters of servers with another way have left; SimulationError for no server."""
+    per, links = cluster.gpus_per_node, dict(trouble.link)
+    for server, way in trouble.hosts.items():
+        own = range(server * per, min((server + 1) * per, ranks))
+        if server < 0 or not own:
+            raise SimulationError(f"server {server} does not exist; the job has 0 to {(ranks - 1) // per}")
+        left = min(host_way(cluster, way).rate / cluster.network.bandwidth, 1.0)
+        links |= {rank: min(links.get(rank, 1.0), left) for rank in own}
+    return replace(trouble, link=links)
 
 
 def marks_of(plan: Plan, trouble: Trouble, cluster: Cluster) -> tuple[Ints, Ints, list[Kind]]:

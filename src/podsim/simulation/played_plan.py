@@ -13,7 +13,7 @@ from podsim.simulation.events import play_tiled
 from podsim.simulation.export import trace_graphs
 from podsim.simulation.failed_steps import Failing, failing_step
 from podsim.simulation.lower import lower
-from podsim.simulation.lower_links import Trouble
+from podsim.simulation.lower_links import Trouble, with_slow_hosts
 from podsim.simulation.outcome import outcome
 from podsim.simulation.port_flows import path_shares
 from podsim.simulation.port_records import step_telemetry
@@ -34,6 +34,7 @@ def simulate_setting(
     """The played step of a legal plan."""
     model, cluster, plan, *_ = setting
     prediction = predict_plan(model, cluster, plan)
+    trouble = with_slow_hosts(trouble, cluster, int(plan.gpus))
     others = [predict_plan(model, cluster.having(gpu), plan) for gpu in dict.fromkeys(trouble.nodes.values())]
     tightest = min([prediction, *others], key=lambda candidate: candidate.memory_limit - candidate.memory)
     if not tightest.fits and not force:

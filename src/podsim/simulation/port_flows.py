@@ -16,6 +16,7 @@ import numpy as np
 from podsim.axes import Floats, Ints
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, fabric_of
+from podsim.hardware.fabrics.host_ways import host_way
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.wiring import ServerWiring
 from podsim.network.bus import bus_factor
@@ -179,6 +180,32 @@ def flows_of(exchanges: Exchanges, lowered: Lowered, plan: Plan, cluster: Cluste
         indptr=np.concatenate([[0], np.cumsum(np.concatenate(lengths or empty))]),
         links=np.concatenate(links or empty),
     )  # fmt: skip
+
+
+def through_hosts(flows: Flows, cluster: Cluster, fabric: Fabric, hosts: Mapping[int, str]) -> Flows:
+    """The flows, with the links that those between servers take inside servers of another way; `hosts`: Trouble.hosts."""
+    wiring = fabric.wiring
+    if not hosts or not isinstance(wiring, ServerWiring):
+        return flows
+    size, ends = wiring.node.links, wiring.node.link_ends
+    is_nvlink = np.repeat([cable.kind == "nvlink" for cable in wiring.node.cables], 2)
+    found: list[Ints] = []
+    for rank, usual in zip(flows.source, np.split(flows.links, flows.indptr[1:-1]), strict=True):
+        links, inside = usual, usual < wiring.nodes * size
+        server = np.where(inside, links // size, -1)
+        for number, name in hosts.items() if not inside.all() else ():
+            mine = usual[(server == number) & ~is_nvlink[usual % size]] - number * size
+            if not len(mine):
+                continue
+            way, leaves = host_way(cluster, name), rank // cluster.gpus_per_node == number
+            own = (
+                way.out[ends[mine[0]][0]] if leaves else way.back[ends[mine[-1]][1]]
+            )  # GPUs are the first parts
+            links = np.concatenate(
+                [links[~np.isin(links, mine + number * size)], np.array(own) + number * size]
+            )
+        found.append(links)
+    return replace(flows, indptr=np.cumsum([0, *map(len, found)]), links=np.concatenate(found))
 
 
 def path_shares(plan: Plan, cluster: Cluster, swap: Mapping[int, int]) -> dict[int, dict[int, float]]:

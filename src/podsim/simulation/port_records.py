@@ -31,6 +31,7 @@ from podsim.simulation.port_flows import (
     flows_of,
     planned_fabric,
     port_of,
+    through_hosts,
 )  # fmt: skip
 from podsim.training.plan import Plan
 
@@ -52,7 +53,7 @@ def step_telemetry(
     """The record of a simulated step; `trouble` shapes what ports carry and is not written down."""
     fabric = planned_fabric(cluster, trouble.swap)
     exchanges = exchanges_of(lowered, played, plan, cluster)
-    flows = flows_of(exchanges, lowered, plan, cluster, fabric)
+    flows = through_hosts(flows_of(exchanges, lowered, plan, cluster, fabric), cluster, fabric, trouble.hosts)
     rows: list[PortRow] = []
     ports = 0
     if len(flows.links):

@@ -18,12 +18,10 @@ from podsim.axes import Floats, Shaped
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
+from podsim.hardware.fabrics.host_ways import copied_capacity
 from podsim.network.flow import max_min_rates
 from podsim.records import dataclass, field
 from podsim.storage.checkpoints_stores import Store
-
-BUS_SHARE = {3: 12.0 / 15.75, 4: 24.4 / 31.5, 5: 55.1 / 63.0}
-"""share of a PCI Express slot's bandwidth that copies from a GPU reach: NCCL's figure, then measured (catalog, pcie)"""
 
 _WORDS = {"gpu": "GPU", "pcie": "PCIe switch", "cpu": "processor", "nic": "adapter", "storage": "storage adapter",
           "drive": "drive", "nvswitch": "NVSwitch"}  # fmt: skip
@@ -62,18 +60,12 @@ def wires_of(cluster: Cluster) -> Wires:
     """The links of a server of the cluster, PCI Express at the bandwidth that copies reach; made once a cluster."""
     node = node_of(cluster)
     fabric = node_fabric(node)
-    capacity = fabric.capacity.copy()
     kinds = {part.name: part.kind for part in node.parts}
-    generation = cluster.system.pcie.generation if cluster.system.pcie else cluster.gpu.pcie_generation
-    share = BUS_SHARE[min(max(generation, min(BUS_SHARE)), max(BUS_SHARE))]
-    for number, cable in enumerate(node.cables):
-        if {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"} and cable.kind == "pcie":
-            capacity[2 * number : 2 * number + 2] *= share
     names = [f"{_WORDS[kinds[tail]]} to {_WORDS[kinds[head]]}" for tail, head in _ends(node)]
     wires = {fabric.end("nic", n): len(names) + n for n in range(cluster.nics)}
     return Wires(
         fabric=fabric,
-        capacity=np.concatenate([capacity, np.full(cluster.nics, cluster.network.bandwidth)]),
+        capacity=np.concatenate([copied_capacity(node, cluster), np.full(cluster.nics, cluster.network.bandwidth)]),
         names=(*names, *["network adapter"] * cluster.nics),
         homes=tuple(
             fabric.end("cpu", int(node.parts[int(number)].numa)) for number in node.places("gpu")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from podsim.hardware.fabrics import BUILDERS
 from podsim.options.question import option, overrides_option, question
 from podsim.questions.machine.fabric import fabric
 from podsim.report.fabric_svg import fabric_svg
@@ -16,7 +15,7 @@ from podsim.report.plain_data import plain_value
 class DrawingOptions:
     """What is drawn."""
 
-    on: str = option("dgx-h100", "A cluster, or a fabric by name, as tpu-v4.", argument=True)
+    on: str = option("dgx-h100", "A cluster, or a fabric by name, as weka-a100.", argument=True)
     overrides: Any = overrides_option("network.bandwidth=100Gb/s")
 
 
@@ -24,4 +23,4 @@ class DrawingOptions:
 def fabric_drawing(options: DrawingOptions) -> dict[str, Any]:
     """The data of `podsim show --fabric --json`, with the drawing as `svg`. Raises PodsimError for an unknown name."""
     drawing = fabric(str(options.on), overrides=options.overrides)
-    return {**plain_value(drawing), "svg": fabric_svg(drawing), "fabrics": sorted(BUILDERS)}
+    return {**plain_value(drawing), "svg": fabric_svg(drawing)}

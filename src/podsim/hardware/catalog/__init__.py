@@ -10,7 +10,7 @@ the closest ones) and for a file that breaks its schema.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from podsim.answers.answer import call
@@ -52,15 +52,6 @@ KINDS: dict[str, str] = {
 }
 """The file of each kind of entry."""
 
-_PARTS: dict[str, Callable[..., object]] = {
-    "gpu": Gpu,
-    "nvswitch": NvSwitch,
-    "nic": Nic,
-    "switch": Switch,
-    "pcie": Pcie,
-    "cpu": Cpu,
-    "ssd": Ssd,
-}
 Part = TypeVar("Part", Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch)
 
 
@@ -108,42 +99,12 @@ def load_gpu(name: str, overrides: Mapping[str, object] | None = None) -> Gpu:
     "a100-sxm4-40gb/3g.20gb" is a MIG instance of an accelerator.
     """
     gpu_name, slash, profile = name.partition("/")
-    gpu = _load_part("gpu", gpu_name, Gpu)
+    gpu = _load_part("gpu", Gpu, gpu_name)
     if slash:
         from podsim.hardware.mig.split import slice_of
 
         gpu = slice_of(gpu, profile)
     return override_gpu(gpu, overrides) if overrides else gpu
-
-
-def load_nvswitch(name: str) -> NvSwitch:
-    """The NVLink crossbar of that name."""
-    return _load_part("nvswitch", name, NvSwitch)
-
-
-def load_nic(name: str) -> Nic:
-    """The network adapter of that name."""
-    return _load_part("nic", name, Nic)
-
-
-def load_switch(name: str) -> Switch:
-    """The network switch of that name."""
-    return _load_part("switch", name, Switch)
-
-
-def load_pcie(name: str) -> Pcie:
-    """The PCI Express generation of that name."""
-    return _load_part("pcie", name, Pcie)
-
-
-def load_cpu(name: str) -> Cpu:
-    """The processor of that name."""
-    return _load_part("cpu", name, Cpu)
-
-
-def load_ssd(name: str) -> Ssd:
-    """The drive of that name."""
-    return _load_part("ssd", name, Ssd)
 
 
 def load_infrastructure(name: str) -> InfrastructureEntry:
@@ -199,18 +160,27 @@ def _fields(name: str, entry: Entry) -> dict[str, Any]:
     return {**values, "name": name, "source": "; ".join(entry.source)}
 
 
-def _load_part(kind: str, name: str, part: type[Part]) -> Part:
-    built = _make_part(kind, _resolve(kind, name))
-    assert isinstance(built, part)
-    return built
+def _load_part(kind: str, part: type[Part], name: str) -> Part:
+    """The part of a kind with that name."""
+    make: Callable[..., object] = part
+    return cast("Part", _make_part(kind, make, _resolve(kind, name)))
 
 
 @cache
-def _make_part(kind: str, name: str) -> object:
+def _make_part(kind: str, make: Callable[..., object], name: str) -> object:
     values = _fields(name, _entries(kind)[name])
     if kind == "gpu":
         values["nvlink_bandwidth"] = values["nvlink_bandwidth"] or 0.0
-    return _PARTS[kind](**values)
+    return make(**values)
+
+
+load_nvswitch: Callable[[str], NvSwitch] = partial(_load_part, "nvswitch", NvSwitch)
+load_nic: Callable[[str], Nic] = partial(_load_part, "nic", Nic)
+load_switch: Callable[[str], Switch] = partial(_load_part, "switch", Switch)
+load_pcie: Callable[[str], Pcie] = partial(_load_part, "pcie", Pcie)
+load_cpu: Callable[[str], Cpu] = partial(_load_part, "cpu", Cpu)
+load_ssd: Callable[[str], Ssd] = partial(_load_part, "ssd", Ssd)
+"""The part of that name; CatalogError if there is none."""
 
 
 @cache

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from podsim.errors import CatalogError
+from podsim.hardware.catalog.schema import Table
 from podsim.hardware.parts import Peak
 
 FORMAT = "podsim-host"
@@ -26,11 +27,7 @@ Number = Annotated[float, BeforeValidator(_positive)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-
-class Rank(_Table):
+class Rank(Table):
     """The performance of one rank."""
 
     name: str = Field(min_length=1, max_length=80)
@@ -43,7 +40,7 @@ class Rank(_Table):
     cache: Annotated[float, Field(ge=0)] = 0.0
 
 
-class Processor(_Table):
+class Processor(Table):
     """The processors of the machine."""
 
     name: str
@@ -53,7 +50,7 @@ class Processor(_Table):
     memory: Number
 
 
-class RankLink(_Table):
+class RankLink(Table):
     """The link between two ranks."""
 
     name: str
@@ -61,7 +58,7 @@ class RankLink(_Table):
     latency: Number
 
 
-class Sync(_Table):
+class Sync(Table):
     """An exchange within a layer, for one number of ranks."""
 
     ranks: Annotated[int, Field(ge=2, le=100_000)]
@@ -77,7 +74,7 @@ class ExchangeEntry(Sync):
     ]
 
 
-class Disk(_Table):
+class Disk(Table):
     """The results of fio."""
 
     folder: str
@@ -90,14 +87,14 @@ class Disk(_Table):
     write_latency: Number
 
 
-class Images(_Table):
+class Images(Table):
     """The speed of ResNet-50, for one number of ranks."""
 
     ranks: Count
     rate: Number
 
 
-class HostEntry(_Table):
+class HostEntry(Table):
     """The entire file. The readers of kernels and of software parse its tables `kernels` and `software`."""
 
     format: Literal["podsim-host"]
@@ -117,10 +114,10 @@ class HostEntry(_Table):
     sync: tuple[Sync, ...] = ()
     shard: tuple[Sync, ...] = ()
     disk: Disk | None = None
-    names: dict[str, Number] = {}
-    features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = {}
+    names: dict[str, Number] = Field(default={})
+    features: dict[Literal["tpm", "secure_boot", "self_encrypting", "raid"], str] = Field(default={})
     kernels: dict[str, Any]
-    software: dict[str, dict[str, float]] = {}
+    software: dict[str, dict[str, float]] = Field(default={})
 
 
 def read_host_entry(table: Mapping[str, Any], path: Path) -> HostEntry:

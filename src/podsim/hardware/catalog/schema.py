@@ -52,10 +52,14 @@ def _collectives(value: object) -> dict[str, str]:
 Collectives = Annotated[dict[str, str], BeforeValidator(_collectives)]
 
 
-class Entry(BaseModel):
-    """The fields of every entry: the sources of its figures, and whether they were read there."""
+class Table(BaseModel):
+    """A table of a catalog file, whose keys are all known."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+
+class Entry(Table):
+    """The fields of every entry: the sources of its figures, and whether they were read there."""
 
     source: tuple[str, ...] = Field(min_length=1)
     confirmed: Literal["yes", "partial", "no"]
@@ -122,6 +126,8 @@ class PcieEntry(Entry):
 
     generation: Positive
     bandwidth: Rate
+    copies: Rate
+    duplex: Rate
     latency: Seconds
 
 
@@ -151,10 +157,8 @@ class SsdEntry(Entry):
     write_latency: Seconds = 0.0
 
 
-class Datasheet(BaseModel):
+class Datasheet(Table):
     """The rounded figures of a vendor's data sheet."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     ai: Flops | None = None
     int8: Flops | None = None
@@ -166,10 +170,8 @@ class Datasheet(BaseModel):
     power: Watts | None = None
 
 
-class TorusEntry(BaseModel):
+class TorusEntry(Table):
     """The torus of a pod, and its slices."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     pod: tuple[Positive, ...] = Field(min_length=1, max_length=3)
     cube: Count = 0
@@ -214,10 +216,8 @@ class SystemEntry(Entry):
     torus: TorusEntry | None = None
 
 
-class Published(BaseModel):
+class Published(Table):
     """The published figures of a cluster."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     hpl: Flops | None = None
     rpeak: Flops | None = None
@@ -237,10 +237,8 @@ class ClusterEntry(Entry):
     collectives: Collectives = {}
 
 
-class ServiceEntry(BaseModel):
+class ServiceEntry(Table):
     """A network for storage or management: a folded Clos; taper: cables down over cables up of a full leaf."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     switch: str
     host_ports: Count | Literal["storage"] = 0

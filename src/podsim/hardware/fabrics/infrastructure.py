@@ -152,7 +152,7 @@ def _networks(cluster: Cluster, entry: InfrastructureEntry, units: int, racks: i
 
 def _ends(cluster: Cluster, service: ServiceEntry, units: int, racks: int, switches: int) -> dict[str, int]:
     """The ports that a network joins, by what they belong to."""
-    usable = cluster.system.usable_storage_ports
+    usable = cluster.system.storage_cables
     nodes = cluster.nodes * usable if service.host_ports == "storage" else cluster.hosts * service.host_ports
     ends = {
         "nodes": nodes,

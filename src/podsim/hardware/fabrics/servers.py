@@ -21,24 +21,23 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from podsim.errors import ClusterError, unknown_name
-from podsim.hardware.catalog import load_pcie
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
-from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes
+from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes, slot_link
 from podsim.hardware.parts import Link, System
 
 
-def server_node(system: System, *, nvlink: Link, network: Link, nics: int, per_switch: bool = False) -> Node:
+def server_node(system: System, *, nvlink: Link, network: Link, nics: int) -> Node:
     """The inside of a server, with the NVLinks and adapters of a cluster.
 
-    per_switch: separate NVSwitch chips, with each flow over one of them; else the chips of a board count as one, and
-    all NVLinks of a GPU as one port, over which NCCL spreads its channels. Raises ClusterError for an unknown topology.
+    The NVSwitch chips of a board count as one, and all NVLinks of a GPU as one port: NCCL spreads its channels over them.
+    Raises ClusterError for an unknown topology.
     """
     if system.torus is not None:
         raise ClusterError(f"{system.name} is a torus of chips: it has no inside of a server")
     if system.topology not in TOPOLOGIES:
         raise ClusterError(unknown_name("topology", system.topology, TOPOLOGIES))
     layout = _Layout(system, nics, network)
-    cables = [*TOPOLOGIES[system.topology](system, nvlink, per_switch), *layout.cables()]
+    cables = [*TOPOLOGIES[system.topology](system, nvlink), *layout.cables()]
     ends = {end: None for cable in cables for end in (cable.one, cable.other)}
     chips = [Part(name=end, kind="nvswitch") for end in ends if end.startswith("nvswitch")]
     parts = sorted((*layout.parts(), *chips), key=lambda part: KINDS.index(part.kind))
@@ -49,28 +48,18 @@ def _nvlink(tail: str, head: str, rate: float, latency: float, lanes: int) -> Ca
     return even_cable(tail, head, "nvlink", rate, latency=latency, lanes=lanes)
 
 
-def _nvswitch_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _nvswitch_cables(system: System, nvlink: Link) -> Iterator[Cable]:
     """The cables of NVSwitches: one board, or two joined chip by chip, where a GPU reaches the chips of one only."""
     boards = -(-system.nvswitches // max(system.gpu.nvlinks, 1)) if system.gpus > 8 else 1
-    on_board = -(-system.gpus // boards)
-    planes = (
-        max(system.nvswitches // max(boards, 2 if system.nvswitches == 12 else 1), 1) if per_switch else 1
-    )
-    links = max(system.gpu.nvlinks, planes)
-    lanes = [len(range(plane, links, planes)) for plane in range(planes)]
-    for plane, lane in enumerate(lanes):
-        rate = nvlink.bandwidth * lane / links
-        chips = [
-            f"nvswitch{board * planes + plane}" if boards * planes > 1 else "nvswitch"
-            for board in range(boards)
-        ]
-        for gpu in range(system.gpus):
-            yield _nvlink(f"gpu{gpu}", chips[gpu // on_board], rate, nvlink.latency / 2, lane)
-        for chip, next_chip in pairwise(chips):
-            yield _nvlink(chip, next_chip, on_board * rate, 0.0, on_board * lane)
+    on_board, links = -(-system.gpus // boards), max(system.gpu.nvlinks, 1)
+    chips = [f"nvswitch{board}" for board in range(boards)] if boards > 1 else ["nvswitch"]
+    for gpu in range(system.gpus):
+        yield _nvlink(f"gpu{gpu}", chips[gpu // on_board], nvlink.bandwidth, nvlink.latency / 2, links)
+    for chip, next_chip in pairwise(chips):
+        yield _nvlink(chip, next_chip, on_board * nvlink.bandwidth, 0.0, on_board * links)
 
 
-def _cube_mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _cube_mesh_cables(system: System, nvlink: Link) -> Iterator[Cable]:
     """The cables of the DGX-1's hybrid cube mesh, or of its closest GPUs."""
     if system.gpus > 8:
         raise ClusterError(f"{system.name}: {system.gpus} GPUs in a cube mesh, which has 8")
@@ -81,7 +70,7 @@ def _cube_mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterato
                 yield _nvlink(f"gpu{a}", f"gpu{b}", lanes * rate, nvlink.latency, lanes)
 
 
-def _mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _mesh_cables(system: System, nvlink: Link) -> Iterator[Cable]:
     """The cables of fully connected GPUs, each with an equal share of the NVLinks."""
     lanes = mesh_lanes(system)
     for a in range(system.gpus):
@@ -89,18 +78,18 @@ def _mesh_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cab
             yield _nvlink(f"gpu{a}", f"gpu{b}", nvlink.bandwidth / (system.gpus - 1), nvlink.latency, lanes)
 
 
-def _pair_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _pair_cables(system: System, nvlink: Link) -> Iterator[Cable]:
     """The cables of cards in pairs, with a bridge over all their NVLinks."""
     gpu = system.gpu
     for a in range(0, system.gpus - 1, 2):
         yield _nvlink(f"gpu{a}", f"gpu{a + 1}", gpu.nvlink, gpu.nvlink_latency, gpu.nvlinks)
 
 
-def _no_cables(system: System, nvlink: Link, per_switch: bool) -> Iterator[Cable]:
+def _no_cables(system: System, nvlink: Link) -> Iterator[Cable]:
     yield from ()
 
 
-TOPOLOGIES: dict[str, Callable[[System, Link, bool], Iterator[Cable]]] = {
+TOPOLOGIES: dict[str, Callable[[System, Link], Iterator[Cable]]] = {
     "nvswitch": _nvswitch_cables,
     "cube-mesh": _cube_mesh_cables,
     "nvlink-mesh": _mesh_cables,
@@ -121,18 +110,18 @@ class _Layout:
 
     def __init__(self, system: System, nics: int, network: Link) -> None:
         self.system, self.nics, self.network = system, nics, network
-        self.pcie = system.pcie or load_pcie(f"pcie{system.gpu.pcie_generation or 4}")
+        self.bus = slot_link(system)
         self.cpus = max(system.cpus, 1)
         self.sockets = -(-self.cpus // system.trays)
         boards = system.nvswitch is not None or system.topology == "cube-mesh"
         share = 2 if boards or system.topology == "pcie-root" else 4
         wanted = -(-system.gpus // share)
         self.switches = -(-wanted // self.cpus) * self.cpus if system.gpus > 1 else 1
-        self.slot = self.pcie.bandwidth * system.gpu.pcie_lanes / 16
+        self.slot = self.bus.bandwidth
         if system.topology == "wafer":
             self.slot = nics * network.bandwidth
         self.cards = system.storage_nics if system.storage_nic else 0
-        self.ports = system.usable_storage_ports // max(self.cards, 1)
+        self.ports = system.storage_cables // max(self.cards, 1)
 
     def _cpu(self, number: int, count: int) -> int:
         return number * self.cpus // count
@@ -172,7 +161,7 @@ class _Layout:
         """All cables except NVLinks."""
         system = self.system
         for gpu in range(system.gpus):
-            yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.pcie.latency / 2)
+            yield self._bus(f"gpu{gpu}", f"pcie{gpu * self.switches // system.gpus}", self.bus.latency / 2)
         for nic in range(self.nics):
             yield self._bus(f"nic{nic}", f"pcie{nic * self.switches // self.nics}")
         for switch in range(self.switches):

@@ -40,7 +40,8 @@ def _placements_text(slicing: Slicing, layout: Layout) -> str:
 def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str, ...]:
     """The commands from unused GPUs to these layouts, by number of the GPU; None leaves a GPU undivided.
 
-    GPUs with the same layout share a command. "19:6" creates an instance of profile 19 at slice 6.
+    GPUs with the same layout share a command. "19:6" creates an instance of profile 19 at slice 6. The last one shows a
+    container the first instance, which Docker names by its GPU and its number there.
     """
     by_layout: dict[Layout, list[int]] = {}
     for index, layout in enumerate(gpus):
@@ -54,7 +55,8 @@ def make_commands(slicing: Slicing, gpus: Sequence[Layout | None]) -> tuple[str,
         made.append(
             f"nvidia-smi mig -i {','.join(map(str, indices))} -cgi {_placements_text(slicing, layout)} -C"
         )
-    return (*made, "nvidia-smi mig -lgi", "nvidia-smi -L")
+    docker = f"docker run --rm --gpus '\"device={every.split(',')[0]}:0\"' ubuntu nvidia-smi -L"
+    return (*made, "nvidia-smi mig -lgi", "nvidia-smi -L", docker)
 
 
 def change_commands(slicing: Slicing, index: int, change: Change, ids: Mapping[int, int]) -> tuple[str, ...]:
@@ -174,6 +176,19 @@ def resource_name(profile: str, strategy: str) -> str:
     if not profile or strategy == "single":
         return "nvidia.com/gpu"
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def helm_text(strategy: str) -> str:
+    """The values of NVIDIA's GPU operator (its Helm chart) that apply a mig-parted file, kept as a ConfigMap."""
+    return f"""\
+# kubectl create configmap podsim-mig -n gpu-operator --from-file=config.yaml=mig-parted.yaml
+# helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator -f helm-values.yaml
+mig:
+  strategy: {strategy}
+migManager:
+  config:
+    name: podsim-mig
+"""
 
 
 def kubernetes_text(jobs: Sequence[tuple[str, str, int, int]], *, strategy: str, config: str) -> str:

@@ -11,6 +11,7 @@ from podsim.answers.sweep import Sweep
 from podsim.errors import PodsimError
 from podsim.network.collective_settings import ALGORITHMS, CollectiveSettings, setting_words
 from podsim.network.collectives import Table
+from podsim.network.send_budget import send_budget
 from podsim.network.setting_rules import Run, check_settings
 from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
@@ -131,6 +132,9 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
                 )
             )
         rows, how = nccl_rows(setting, name, sizes, settings, options.simulate)
+    budget = None
+    if name == "send-recv" and setting.cluster is not None and not (has_no_settings or options.simulate):
+        budget = send_budget(setting.cluster, settings, setting.ranks, setting.local, float(sizes[-1]))
     algorithms, left_out = (
         algorithm_rows(setting, name, sizes, options.simulate) if options.compare else ((), {})
     )
@@ -138,7 +142,7 @@ def collective(options: CollectiveOptions) -> Sweep | Comparison:
         collective=name, machine=setting.machine, gpu=setting.gpu, ranks=setting.ranks, ranks_per_node=setting.local,
         launch=settings.launch or "process", version=settings.release or "2.18", how=how, rows=rows,
         algorithms=algorithms, left_out=left_out, settings={} if has_no_settings else setting_words(settings),
-        assumed=() if has_no_settings else settings.assumptions,
+        assumed=() if has_no_settings else settings.assumptions, budget=budget,
     )  # fmt: skip
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.fabrics import BUILDERS, fabric_of
-from podsim.hardware.fabrics.builders import CATALOG
+from podsim.hardware.fabrics import NAMED, fabric_of
 from podsim.hardware.fabrics.describe import Drawing, describe
 from podsim.hardware.fabrics.infrastructure import infrastructures
 from podsim.hardware.machine_input import given_cluster, read_server
 
 
 def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -> Drawing:
-    """Drawing of the fabric of a cluster ("selene", or a value), of one by name ("tpu-v4"), or of a server's file.
+    """Drawing of the fabric of a cluster ("selene", or a value), of one by name ("weka-a100"), or of a server's file.
 
     `podsim.report.fabric_text` makes text and SVG of it. Raises PodsimError for a name that is none of these.
     """
@@ -26,8 +25,8 @@ def fabric(name: str | Cluster, *, overrides: Mapping[str, str] | None = None) -
         if overrides:
             raise PodsimError(f"{name[-80:]}: a server read from a file cannot be changed by keys")
         return describe(read_server(name))
-    if not overrides and name in BUILDERS and name not in CATALOG:
-        return describe(BUILDERS[name]())
+    if not overrides and name in NAMED:
+        return describe(NAMED[name]())
     return _drawn(given_cluster(name, overrides))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from podsim.answers.answer import call
 from podsim.errors import NoFitError, PodsimError
 from podsim.hardware.mig.best import best_fleet
+from podsim.hardware.mig.commands import helm_text
 from podsim.hardware.mig.mig_plans import WHOLE, make_gpus, make_plan
 from podsim.hardware.mig.profiles import slicing_of
 from podsim.hardware.mig.results import MigPlan
@@ -40,7 +41,9 @@ class MigPlanOptions:
 class MigPlanOutput(DrawOutput):
     """The same, and files that divide the GPUs."""
 
-    save: Path | None = option(None, "Directory for commands.sh, mig-parted.yaml, kubernetes.yaml.")
+    save: Path | None = option(
+        None, "Directory for commands.sh, mig-parted.yaml, kubernetes.yaml, helm-values.yaml."
+    )
 
 
 def _write_files(plan: MigPlan, output: MigPlanOutput, options: Mapping[str, Any]) -> None:
@@ -80,10 +83,11 @@ def mig_plan(options: MigPlanOptions) -> MigPlan:
 
 
 def save_plan(plan: MigPlan, directory: Path) -> None:
-    """Write commands.sh, mig-parted.yaml and kubernetes.yaml. Raises PodsimError where nothing can be written."""
+    """Write MigPlanOutput's files. Raises PodsimError where nothing can be written."""
     script = "".join(f"# {nodes}\n" + "\n".join(commands) + "\n" for nodes, commands in plan.commands)
     files = {
-        "commands.sh": f"#!/bin/sh\nset -e\n{script}", "mig-parted.yaml": plan.parted, "kubernetes.yaml": plan.kubernetes
+        "commands.sh": f"#!/bin/sh\nset -e\n{script}", "mig-parted.yaml": plan.parted,
+        "kubernetes.yaml": plan.kubernetes, "helm-values.yaml": helm_text(plan.strategy),
     }  # fmt: skip
     try:
         directory.mkdir(parents=True, exist_ok=True)

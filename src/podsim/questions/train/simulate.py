@@ -71,6 +71,7 @@ def simulate(options: SimulateOptions) -> SimulatedStep:
         flap=dict(options.flap or {}),
         swap={rank: int(other) for rank, other in (options.swap or {}).items()},
         disk=dict(options.slow_disk or {}),
+        hosts=dict(options.host or {}),
         nodes=dict(options.node or {}),
         jitter=options.jitter,
         seed=options.seed,

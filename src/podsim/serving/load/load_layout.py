@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from podsim.hardware.cluster import Cluster
+from podsim.hardware.nvlink import slot_link
 from podsim.serving.language_engines import engine_family, load_language_engine
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind
 from podsim.serving.load.request_table import RequestTable
@@ -19,10 +20,6 @@ _START = 20.0
 """s. The start of an engine whose weights are there: CUDA context, graphs (an assumption)."""
 _DRIVES = 2e9
 """B/s. The rate at which a node without known drives reads weights (an assumption)."""
-_HOST_SHARE = 0.8
-"""share of PCI Express that copies between GPU and host reach (an assumption)"""
-_PCIE = 25e9
-"""B/s. PCI Express of a GPU whose system does not say (an assumption)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ def replica_kind(
     name = options.scheduler or scheduler_name(plan, options.chunked)
     cost, room = step_cost(model, cluster, plan), cache_room(model, cluster, plan)
     weights = weight_bytes(model, plan)
-    host = _host_rate(cluster) * plan.gpus
+    host = slot_link(cluster.system, copied=True).bandwidth * plan.gpus
     adapter = plan.gpus * weights * 2 * options.adapter_rank / model.hidden
     rate, latency = link_between(cluster, plan)
     tokens = plan.max_batched_tokens or engine.max_batched_tokens
@@ -104,9 +101,3 @@ def load_seconds(cluster: Cluster, plan: ServingPlan, gpu_weights: float, rate: 
     drives = cluster.system.ssd.read_bandwidth * cluster.system.ssds if cluster.system.ssd else 0.0
     nodes = -(-plan.gpus // cluster.gpus_per_node)
     return gpu_weights * plan.gpus / ((rate or drives or _DRIVES) * nodes) + _START
-
-
-def _host_rate(cluster: Cluster) -> float:
-    """B/s. Copies between one GPU and the host."""
-    pcie = cluster.system.pcie
-    return _HOST_SHARE * (pcie.bandwidth if pcie else _PCIE)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from podsim.hardware.catalog.schema import Bytes, Count, Entry, PerSecond, Positive, Rate, Seconds
+from podsim.hardware.catalog.schema import Bytes, Count, Entry, PerSecond, Positive, Rate, Seconds, Table
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ServerEntry(_Part):
+class ServerEntry(Table):
     """One storage server."""
 
     ssd: str = ""
@@ -27,7 +23,7 @@ class ServerEntry(_Part):
     iops: PerSecond | None = None
 
 
-class ClientEntry(_Part):
+class ClientEntry(Table):
     """A node's way to the storage; read, write and iops of all its cores together."""
 
     system: str
@@ -40,7 +36,7 @@ class ClientEntry(_Part):
     stream: Rate | None = None
 
 
-class StripeEntry(_Part):
+class StripeEntry(Table):
     """Data and parity blocks of a stripe."""
 
     data: Annotated[int, Field(ge=1, le=16)]
