@@ -55,10 +55,7 @@ def _transferred() -> Transferred:
     rows = tuple(
         TransferRow(stage=stage, **(values | {"predicted_bytes": None})) for stage in ("pre-trained", "int8")
     )
-    return Transferred(
-        samples=256, repository="", rows=rows, load=None, p50=None, predicted_p50=None, p99=None,
-        predicted_p99=None, others=None,
-    )  # fmt: skip
+    return Transferred(samples=256, repository="", rows=rows)
 
 
 def _sharpness(_: Path) -> Sharpness:

@@ -39,18 +39,6 @@ class Transferred(Answer, view=View(rows="rows", figure="report.plot_training:tr
     repository: str = shown("Triton repository", hide_if="")
     """The folder of the model repository; empty if it was not kept."""
     rows: tuple[TransferRow, ...]
-    load: float | None = shown("load of the server", ":,.0f", remark="images a second")
-    """1/s. The rate at which requests were sent."""
-    p50: float | None = shown("latency, p50", "s")
-    """s. The median latency as clients saw it."""
-    predicted_p50: float | None = shown("predicted p50", "s")
-    """s. The median latency of the queue law."""
-    p99: float | None = shown("latency, p99", "s")
-    """s. The latency that 1 % exceed."""
-    predicted_p99: float | None = shown("predicted p99", "s")
-    """s. The same of the queue law."""
-    others: float | None = shown("other programs", ":.0%", remark="of the processors, meanwhile")
-    """share. The part of the processors' time that other programs took while the server ran."""
     stopped: bool = shown(
         "stopped", default=False, hide_if=False, remark="these are the steps that had ended"
     )

@@ -100,7 +100,7 @@ def transfer_figure(answer: Transferred) -> Sheet:
     names = [row.stage for row in answer.rows]
     texts = {"accuracy": ":.1%", "bytes": ":,.0f", "answered": ":,.0f"}
     titles = ("accuracy", "bytes", "images/s of one core")
-    charts = []
+    charts: list[Chart] = []
     for (name, text), title in zip(texts.items(), titles, strict=True):
         values = [getattr(row, name) for row in answer.rows]
         said = [getattr(row, f"predicted_{name}") for row in answer.rows]

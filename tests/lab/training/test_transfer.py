@@ -86,5 +86,5 @@ def test_a_signal_keeps_the_steps_that_ended() -> None:
 
 
 def test_sizes_that_make_no_sense() -> None:
-    with pytest.raises(PodsimError, match=r"--epochs 1; .*--frozen 9"):
+    with pytest.raises(PodsimError, match="epochs"):
         measure_transfer(epochs=1, frozen=9)

@@ -80,9 +80,9 @@ def transfer_stages(task: TransferTask, file: Path) -> Iterator[Stage]:
     network.requires_grad_()
     masks = Masks(torch, [network])
     masks.apply()
-    yield _stage(torch, "pruned 2:4", network, data[1], None, packed_bytes(network, masks))
+    yield _stage(torch, "pruned 2:4", network, data[1], None, _packed_bytes(network, masks))
     rate = _train(torch, network, data[0], task.epochs // 2, 0.02, task.seed, masks.apply)
-    yield _stage(torch, "retrained", network, data[1], rate, packed_bytes(network, masks))
+    yield _stage(torch, "retrained", network, data[1], rate, _packed_bytes(network, masks))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch speaks of the successors of what is used here
         aware = _aware(torch, network)
@@ -106,40 +106,28 @@ def sent_images(task: TransferTask, count: int) -> tuple[list[list[int]], list[i
     return images[:count].flatten(1).tolist(), labels[:count].tolist()
 
 
-def batch_seconds(network: Any, batch: int, seconds: float = 0.1) -> float:
-    """s of the processor for a forward pass of a batch: the median of passes that take `seconds` together."""
+def product_seconds() -> tuple[float, float]:
+    """s of the processor for a product of square matrices of PRODUCT rows, in fp32 and in int8."""
     torch = load_torch()
-    images, took = torch.zeros(batch, 1, SIDE, SIDE), list[float]()
-    with torch.inference_mode():
-        network(images)
-        while sum(took) < seconds:
-            start = time.process_time()
-            network(images)
-            took.append(time.process_time() - start)
+    left = torch.randn(PRODUCT, PRODUCT)
+    given = torch.quantize_per_tensor(left, 0.05, 64, torch.quint8)
+    weight = torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(left, 0.05, 0, torch.qint8), None)
+    product = torch.ops.quantized.linear
+    return _median_seconds(lambda: left @ left), _median_seconds(lambda: product(given, weight, 0.1, 64))
+
+
+def _median_seconds(call: Callable[[], Any], seconds: float = 0.2) -> float:
+    """s of the processor for a call: the median of calls that take `seconds` together."""
+    took: list[float] = []
+    call()
+    while sum(took) < seconds:
+        start = time.process_time()
+        call()
+        took.append(time.process_time() - start)
     return sorted(took)[len(took) // 2]
 
 
-def product_seconds(size: int = PRODUCT) -> tuple[float, float]:
-    """s of the processor for a product of square matrices in fp32 and in int8."""
-    torch = load_torch()
-    left = torch.randn(size, size)
-    given = torch.quantize_per_tensor(left, 0.05, 64, torch.quint8)
-    weight = torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(left, 0.05, 0, torch.qint8), None)
-    calls: tuple[Callable[[], Any], ...] = (
-        lambda: left @ left, lambda: torch.ops.quantized.linear(given, weight, 0.1, 64),
-    )  # fmt: skip
-    medians = []
-    for call in calls:
-        took = []
-        for _ in range(31):
-            start = time.process_time()
-            call()
-            took.append(time.process_time() - start)
-        medians.append(sorted(took)[15])
-    return medians[0], medians[1]
-
-
-def packed_bytes(network: Any, masks: Masks) -> float:
+def _packed_bytes(network: Any, masks: Masks) -> float:
     """B of the weights with those under masks in the compressed layout."""
     packed = sum(
         compress(weight.detach().movedim(1, -1).flatten(0, -2).numpy()).bytes for weight, _ in masks.pairs
@@ -189,21 +177,16 @@ def _train(
 
 
 def _stage(
-    torch: Any,
-    name: str,
-    network: Any,
-    data: tuple[Any, Any],
-    trained: float | None,
-    size: float | None = None,
+    torch: Any, name: str, network: Any, data: tuple[Any, Any], trained: float | None, size: float | None = None
 ) -> Stage:
     images, labels = data
     network.eval()
     with torch.inference_mode():
         chosen = torch.cat([network(pixels(part)).argmax(1) for part in images.split(8 * _AT_ONCE)])
-    return Stage(
-        name, network, float((chosen == labels).double().mean()), size or _dense_bytes(network), trained,
-        _AT_ONCE / batch_seconds(network, _AT_ONCE, 0.2),
-    )  # fmt: skip
+        few = pixels(images[:_AT_ONCE])
+        seconds = _median_seconds(lambda: network(few))
+    accuracy = float((chosen == labels).double().mean())
+    return Stage(name, network, accuracy, size or _dense_bytes(network), trained, _AT_ONCE / seconds)
 
 
 def _dense_bytes(network: Any) -> float:
