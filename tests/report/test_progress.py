@@ -37,3 +37,13 @@ def test_work_says_so_again_and_again(
     said = capsys.readouterr().err.splitlines()
     assert 3 <= len(said) <= 4
     assert all(line.startswith("podsim: answering") for line in said)
+
+
+def test_what_holds_other_threads_up_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.bar("training", after=60.0):
+        progress.say_now()
+        assert capsys.readouterr().err == "podsim: training …\n"
+        progress.say_now()
+        assert not capsys.readouterr().err
+    progress.say_now()
+    assert not capsys.readouterr().err

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -18,12 +19,15 @@ from typing import Any
 from podsim.errors import LabError
 from podsim.lab.processes import fork
 from podsim.packaged import install_hint
+from podsim.report.progress import say_now
 
 BACKENDS = ("auto", "gloo", "nccl")
 
 
 def load_torch() -> Any:
     """The torch module; LabError where it is not installed."""
+    if "torch" not in sys.modules:
+        say_now()
     try:
         return import_module("torch")
     except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -27,6 +28,7 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[..., None]]:
 def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
     """Show a bar from another thread inside the block."""
     used, is_over = time.process_time(), threading.Event()
+    _shown_here[:] = [(os.getpid(), bar)]
     teller = threading.Thread(
         target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
     )
@@ -37,6 +39,14 @@ def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
         is_over.set()
         teller.join()
         bar.close()
+        _shown_here.clear()
+
+
+def say_now() -> None:
+    """Say now what would be said a little later, as what follows (the import of a large library) stops other threads."""
+    for process, bar in _shown_here:
+        if process == os.getpid():  # and not a rank that it forked
+            bar.show()
 
 
 @contextmanager
@@ -53,7 +63,7 @@ class _Bar:
     """Work of which a part is done, shown from another thread while this one computes."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.done, self.total = title, 0, 0
+        self.title, self.done, self.total, self.is_said = title, 0, 0, False
         self.started = time.monotonic()
         self.draw: Callable[[], None] = lambda: None
         self.close: Callable[[], None] = lambda: None
@@ -80,7 +90,10 @@ class _Bar:
             self._say()
 
     def show(self) -> None:
-        """Draw the bar on a terminal, or say once what podsim does."""
+        """Draw the bar on a terminal, or say what podsim does; once."""
+        if self.is_said:
+            return
+        self.is_said = True
         if not sys.stderr.isatty():
             self._say()
             return
@@ -109,6 +122,8 @@ class _Bar:
         print(f"podsim: {self.title}{amount}{left} …", file=sys.stderr, flush=True)
 
 
+_shown_here: list[tuple[int, _Bar]] = []
+"""(process, bar) of the bar that a process shows"""
 _PAUSE = 5.0
 """s between two lines where no terminal shows the current activity"""
 
