@@ -68,7 +68,8 @@ def test_the_whole_flow_with_tiny_sizes(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_signal_keeps_the_steps_that_ended() -> None:
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in (TINY | {"epochs": 1000}).items()]
+    sizes = {"first-samples": 512, "first-epochs": 1, "epochs": 1000}
+    words = [f"--{name}={value}" for name, value in sizes.items()]
     with subprocess.Popen(
         [sys.executable, "-m", "podsim.cli", "measure", "transfer", *words, "--json"], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ,
