@@ -18,16 +18,15 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.lab.processes import fork
-from podsim.packaged import install_hint
-from podsim.report.progress import say_now
+from podsim.packaged import before_loading, install_hint
 
 BACKENDS = ("auto", "gloo", "nccl")
 
 
 def load_torch() -> Any:
     """The torch module; LabError where it is not installed."""
-    if "torch" not in sys.modules:
-        say_now()
+    for tell in before_loading if "torch" not in sys.modules else ():
+        tell()
     try:
         return import_module("torch")
     except ImportError as error:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from podsim.packaged import before_loading
 from podsim.quoting import visible
 
 
@@ -28,7 +29,8 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[..., None]]:
 def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
     """Show a bar from another thread inside the block."""
     used, is_over = time.process_time(), threading.Event()
-    _shown_here[:] = [(os.getpid(), bar)]
+    process = os.getpid()
+    before_loading[:] = [lambda: bar.show() if os.getpid() == process else None]  # not in ranks that it forks
     teller = threading.Thread(
         target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
     )
@@ -39,14 +41,7 @@ def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
         is_over.set()
         teller.join()
         bar.close()
-        _shown_here.clear()
-
-
-def say_now() -> None:
-    """Say now what would be said a little later, as what follows (the import of a large library) stops other threads."""
-    for process, bar in _shown_here:
-        if process == os.getpid():  # and not a rank that it forked
-            bar.show()
+        before_loading.clear()
 
 
 @contextmanager
@@ -122,8 +117,6 @@ class _Bar:
         print(f"podsim: {self.title}{amount}{left} …", file=sys.stderr, flush=True)
 
 
-_shown_here: list[tuple[int, _Bar]] = []
-"""(process, bar) of the bar that a process shows"""
 _PAUSE = 5.0
 """s between two lines where no terminal shows the current activity"""
 
