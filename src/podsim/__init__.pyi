@@ -63,6 +63,7 @@ from podsim.questions.operate.measure_loader import measure_loader as measure_lo
 from podsim.questions.operate.measure_ranks import measure_ranks as measure_ranks
 from podsim.questions.operate.measure_serving import measure_serving as measure_serving
 from podsim.questions.operate.measure_tables import measure_tables as measure_tables
+from podsim.questions.operate.measure_transfer import measure_transfer as measure_transfer
 from podsim.questions.operate.pack import pack as pack
 from podsim.questions.operate.queue import queue as queue
 from podsim.questions.operate.validate import validate as validate

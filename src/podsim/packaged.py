@@ -17,6 +17,8 @@ from typing import Any
 
 from podsim.cache_folder import cache_folder
 
+before_loading: list[Callable[[], None]] = []
+"""what is called before a large library is loaded, which stops all threads: whoever waits is told"""
 _PACKAGE = Path(__file__).parent
 _MODEL = "a model of pydantic"
 

@@ -14,9 +14,8 @@ NAMES_TO_AVOID = ("found", "one", "told", "place", "whole")
 """Names that no variable of a function bears: what it holds has a noun."""
 OWN_QUESTIONS = {
     "compare", "emulate", "exporter", "measure", "measure_checkpoint", "measure_ddp", "measure_host",
-    "measure_loader", "measure_ranks", "measure_serving", "measure_tables", "scale_ladder", "scale_sharpness",
-    "train",
-    "verify",
+    "measure_loader", "measure_ranks", "measure_serving", "measure_tables", "measure_transfer", "scale_ladder",
+    "scale_sharpness", "train", "verify",
 }  # fmt: skip
 """Questions about what ran: they alone reach the lab and acceptance."""
 EXCEPTIONS = {

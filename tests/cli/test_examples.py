@@ -34,6 +34,7 @@ EXTRA_OF = {
     "calibrate": "calibrate",
     "measure collective": "lab", "measure ranks": "lab", "measure ddp": "lab", "measure host": "lab",
     "measure checkpoint": "lab", "measure serving": "lab", "measure tables": "lab", "measure loader": "lab", "web": "web",
+    "measure transfer": "lab",
 }  # fmt: skip
 """commands that need an extra, which they name"""
 ELSEWHERE = {"diagnose": "Connection refused", "compare": "no such file", "emulate": ""}

@@ -37,7 +37,7 @@ BOUNDED = {
     **dict.fromkeys(("train", "verify", "measure collective", "measure ranks", "measure ddp", "measure host",
                      "measure checkpoint"), "--ranks=999999"),
     "scale ladder": "--steps=0", "scale sharpness": "--rate=0",
-    "measure serving": "--requests=0", "measure tables": "--workers=0",
+    "measure serving": "--requests=0", "measure transfer": "--requests=0", "measure tables": "--workers=0",
     "measure loader": "--workers=0", "web": "--port=0", "exporter": "--port=-1", "calibrate": "--software=none",
     "validate": "--rows=jobs.csv", "mlperf": "--benchmark=bert", "diagnose": "--prometheus=http://localhost:1",
     "scale fit": "--form=x",

@@ -18,6 +18,7 @@ from podsim.answers.batch_sizes import Sharpness, SharpnessRow
 from podsim.answers.comparison import Comparison
 from podsim.answers.pruned import Pruned, PrunedTensor
 from podsim.answers.scaling_answers import ScaleLadder
+from podsim.answers.transferred import Transferred, TransferRow
 from podsim.report.chart_marks import Axis, Bars, Boxes, Chart, Rule, Series, Sheet
 from podsim.report.matplotlib_charts import draw
 from podsim.report.pictures import figure as figure_of
@@ -46,6 +47,15 @@ def _ladder(folder: Path) -> ScaleLadder:
     return ScaleLadder(
         law=fit.law, data="made", steps=20, seconds=1.0, held_out=fit.held_out, rows=tuple(fit.rows)
     )
+
+
+def _transferred() -> Transferred:
+    names = ("accuracy", "bytes", "trained", "answered")
+    values = dict.fromkeys(names, 0.9) | {f"predicted_{name}": 0.8 for name in names}
+    rows = tuple(
+        TransferRow(stage=stage, **(values | {"predicted_bytes": None})) for stage in ("pre-trained", "int8")
+    )
+    return Transferred(samples=256, repository="", rows=rows)
 
 
 def _sharpness(_: Path) -> Sharpness:
@@ -111,6 +121,7 @@ ANSWERS: dict[str, Callable[[Path], Any]] = {
     "scale fit": _runs,
     "scale ladder": _ladder,
     "scale sharpness": _sharpness,
+    "measure transfer": lambda _: _transferred(),
     "scale batch": lambda _: podsim.scale_batch("zhang-85m"),
     "prune": _pruned,
     "train": lambda _: podsim.train("gpt-tiny", steps=2, batch=8, ranks=1),

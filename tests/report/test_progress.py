@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from podsim import packaged
 from podsim.report import progress
 
 
@@ -37,3 +38,11 @@ def test_work_says_so_again_and_again(
     said = capsys.readouterr().err.splitlines()
     assert 3 <= len(said) <= 4
     assert all(line.startswith("podsim: answering") for line in said)
+
+
+def test_what_holds_other_threads_up_is_said_before(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.bar("training", after=60.0):
+        for _ in range(2):
+            packaged.before_loading[0]()
+    assert capsys.readouterr().err == "podsim: training …\n"
+    assert not packaged.before_loading

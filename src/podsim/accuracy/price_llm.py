@@ -30,7 +30,7 @@ from podsim.training.layers import layer_table
 from podsim.training.layout import Stages
 from podsim.training.memory import memory_kind_bytes
 from podsim.training.plan import Plan
-from podsim.training.plan_values import ARRAY_FIELDS
+from podsim.training.plan_values import ARRAY_FIELDS, Recompute
 from podsim.training.predict import flops_per_token
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
@@ -220,17 +220,30 @@ def _recomputation_factor(run: TrainingRun, row: Mapping[str, str]) -> float:
     return flops["hardware"] / flops["model"]
 
 
+def _offloaded_bytes(run: TrainingRun) -> float:
+    """B. The inputs of layers, all that full recomputation keeps, where recipes hold them in the hosts' memory.
+
+    Two layers' inputs stay, one in use and one on its way.
+    """
+    plan, model = run.plan, run.model
+    if not load_software(plan.software, run.cluster.gpu).offloads or plan.recompute != Recompute.FULL:
+        return 0.0
+    tokens = plan.micro_batch * (plan.sequence or model.sequence) / (plan.cp * (plan.tp if plan.sequence_parallel else 1))
+    return float(2.0 * tokens * model.hidden * max(0, model.layer_count / plan.pp - 2))
+
+
 def _note(run: TrainingRun, row: Mapping[str, str], memory: float) -> str:
     """What a row's prediction covers if not a step, what podsim chose, and the utilisation that its source published.
 
     `memory`: B of the fullest stage. A plan that needs more than its GPU has is priced, and said to.
     """
     texts = ["one layer, forward and backward"] if run.layer_only else []
-    if memory > usable_memory(run.cluster.gpu) and not run.layer_only:
-        room = format_quantity(run.cluster.gpu.memory, "B")
-        hosts = load_software(run.plan.software, run.cluster.gpu).offloads
-        rest = " unless layers' inputs lie in the hosts' memory" if hosts else ""
-        texts.append(f"does not fit: {format_quantity(memory, 'B')} of {room}{rest}")
+    usable = usable_memory(run.cluster.gpu)
+    if memory > usable and not run.layer_only:
+        room, inputs = format_quantity(run.cluster.gpu.memory, "B"), _offloaded_bytes(run)
+        is_enough = memory - inputs <= usable
+        held = f"; {format_quantity(inputs, 'B')} of layers' inputs lie in the hosts' memory" if is_enough else ""
+        texts.append(f"{'needs' if is_enough else 'does not fit:'} {format_quantity(memory, 'B')} of {room}{held}")
     texts += [text for text in (run.chosen, run.implied) if text]
     for column in ("mfu", "hfu"):
         if row.get(column):

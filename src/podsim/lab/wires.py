@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -17,13 +18,15 @@ from typing import Any
 
 from podsim.errors import LabError
 from podsim.lab.processes import fork
-from podsim.packaged import install_hint
+from podsim.packaged import before_loading, install_hint
 
 BACKENDS = ("auto", "gloo", "nccl")
 
 
 def load_torch() -> Any:
     """The torch module; LabError where it is not installed."""
+    for tell in before_loading if "torch" not in sys.modules else ():
+        tell()
     try:
         return import_module("torch")
     except ImportError as error:

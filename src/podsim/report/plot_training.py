@@ -10,7 +10,8 @@ from podsim.answers.exchanged import ExchangeRun, Tradeoff
 from podsim.answers.pruned import Pruned
 from podsim.answers.trained import MeasuredTraining
 from podsim.answers.trained_precisions import PrecisionCurve, TrainedPrecisions
-from podsim.report.chart_marks import INK, Axis, Band, Chart, Mark, Rule, Series, Sheet, Span
+from podsim.answers.transferred import Transferred
+from podsim.report.chart_marks import INK, Axis, Band, Bars, Chart, Mark, Rule, Series, Sheet, Span
 from podsim.report.training_tables import run_name
 from podsim.report.worker_tables import bound_name
 from podsim.units import format_quantity
@@ -92,6 +93,22 @@ def batch_figure(advice: BatchAdvice) -> Sheet:
         charts.append(Chart(marks, f"{name}{relative}", x=Axis("batch, samples", "log"), y=Axis(scale="log")))
     title = f"critical batch {advice.critical:,.0f} samples, {advice.source}"
     return Sheet(title, charts, size=(9.6, 4.2), columns=2)
+
+
+def transfer_figure(answer: Transferred) -> Sheet:
+    """Accuracy, bytes and rate after each step of transfer learning, and what was predicted."""
+    names = [row.stage for row in answer.rows]
+    texts = {"accuracy": ":.1%", "bytes": ":,.0f", "answered": ":,.0f"}
+    titles = ("accuracy", "bytes", "images/s of one core")
+    charts: list[Chart] = []
+    for (name, text), title in zip(texts.items(), titles, strict=True):
+        values = [getattr(row, name) for row in answer.rows]
+        said = [getattr(row, f"predicted_{name}") for row in answer.rows]
+        bars = Bars(values, lines=said, texts=[format(value, text[1:]) for value in values])
+        side = Axis(names=names if not charts else [""] * len(names), is_reversed=True)
+        charts.append(Chart([bars], title, x=Axis(is_bare=True, low=0.0), y=side))
+    title = "A small network, step by step; a line across a bar is what was predicted"
+    return Sheet(title, charts, size=(9.6, 3.6), columns=3)
 
 
 def sharpness_figure(answer: Sharpness) -> Sheet:

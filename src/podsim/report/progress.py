@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from podsim.packaged import before_loading
 from podsim.quoting import visible
 
 
@@ -27,6 +29,8 @@ def bar(title: str, *, after: float = 1.0) -> Iterator[Callable[..., None]]:
 def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
     """Show a bar from another thread inside the block."""
     used, is_over = time.process_time(), threading.Event()
+    process = os.getpid()
+    before_loading[:] = [lambda: bar.show() if os.getpid() == process else None]  # not in ranks that it forks
     teller = threading.Thread(
         target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
     )
@@ -37,6 +41,7 @@ def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
         is_over.set()
         teller.join()
         bar.close()
+        before_loading.clear()
 
 
 @contextmanager
@@ -53,7 +58,7 @@ class _Bar:
     """Work of which a part is done, shown from another thread while this one computes."""
 
     def __init__(self, title: str) -> None:
-        self.title, self.done, self.total = title, 0, 0
+        self.title, self.done, self.total, self.is_said = title, 0, 0, False
         self.started = time.monotonic()
         self.draw: Callable[[], None] = lambda: None
         self.close: Callable[[], None] = lambda: None
@@ -80,7 +85,10 @@ class _Bar:
             self._say()
 
     def show(self) -> None:
-        """Draw the bar on a terminal, or say once what podsim does."""
+        """Draw the bar on a terminal, or say what podsim does; once."""
+        if self.is_said:
+            return
+        self.is_said = True
         if not sys.stderr.isatty():
             self._say()
             return

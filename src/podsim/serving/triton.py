@@ -79,18 +79,21 @@ def _tensors(served: Served) -> str:
     if served.kind == "samples":
         return "# inputs and outputs: Triton completes them from the model file\n"
     if served.kind == "images":
-        return _list("input", [("input", "TYPE_FP32", (3, served.tokens, served.tokens))]) + _list(
-            "output", [("output", "TYPE_FP32", (1000,))]
-        )
+        return tensor_list(
+            "input", [("input", "TYPE_FP32", (3, served.tokens, served.tokens))]
+        ) + tensor_list("output", [("output", "TYPE_FP32", (1000,))])
     if served.kind == "encoder":
         inputs = [(name, "TYPE_INT32", (served.tokens,)) for name in _ENCODER]
-        return _list("input", inputs) + _list("output", [("logits", "TYPE_FP32", (served.tokens, 2))])
+        return tensor_list("input", inputs) + tensor_list(
+            "output", [("logits", "TYPE_FP32", (served.tokens, 2))]
+        )
     inputs = [("input_ids", "TYPE_INT32", (-1,)), ("input_lengths", "TYPE_INT32", (1,)),
               ("request_output_len", "TYPE_INT32", (1,))]  # fmt: skip
-    return _list("input", inputs) + _list("output", [("output_ids", "TYPE_INT32", (-1, -1))])
+    return tensor_list("input", inputs) + tensor_list("output", [("output_ids", "TYPE_INT32", (-1, -1))])
 
 
-def _list(name: str, tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+def tensor_list(name: str, tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+    """The lines of (name, type, shape) of each input or output."""
     rows = [
         f'  {{ name: "{tensor}" data_type: {kind} dims: [ {", ".join(map(str, dims))} ] }}'
         for tensor, kind, dims in tensors

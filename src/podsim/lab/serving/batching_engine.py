@@ -19,6 +19,16 @@ class Network(Protocol):
     def decode(self, slots: Sequence[int], tokens: Sequence[int], pasts: Sequence[int]) -> list[int]: ...  # noqa: D102
 
 
+class Engine(Protocol):
+    """What a server runs."""
+
+    waiting: deque[EngineRequest]
+
+    @property
+    def is_busy(self) -> bool: ...  # noqa: D102
+    def step(self) -> EngineStep: ...  # noqa: D102
+
+
 @dataclass(kw_only=True)
 class EngineRequest:
     """A request on its way through the engine."""

@@ -40,6 +40,8 @@ class SentRequest:
     """The tokens of the prompt."""
     tokens: int
     """The number of tokens that came, one for each event."""
+    last: bytes = b""
+    """The last event."""
     error: str = ""
 
 
@@ -132,7 +134,7 @@ def _message(server: Server, prompt: Sequence[int], output: int) -> bytes:
 
 async def _ask(server: Server, message: bytes, prompt: int, start: float) -> SentRequest:
     """Send one request and read its stream."""
-    sent, stamps, error = time.monotonic() - start, list[float](), ""
+    sent, stamps, error, last = time.monotonic() - start, list[float](), "", b""
     try:
         async with asyncio.timeout(_PATIENCE):
             reader, writer = await asyncio.open_connection(server.host, server.port)
@@ -143,6 +145,7 @@ async def _ask(server: Server, message: bytes, prompt: int, start: float) -> Sen
             async for line in reader:  # sizes of chunks are lines of their own, and no data
                 if line.startswith(b"data:") and b"[DONE]" not in line:
                     stamps.append(time.monotonic() - start)
+                    last = line
                 elif line.startswith(b"data:"):
                     break
             writer.close()
@@ -154,7 +157,7 @@ async def _ask(server: Server, message: bytes, prompt: int, start: float) -> Sen
         error = "no token came"
     return SentRequest(
         sent=sent, first=stamps[0] if stamps else 0.0, done=stamps[-1] if stamps else 0.0, prompt=prompt,
-        tokens=len(stamps), error=error,
+        tokens=len(stamps), error=error, last=last,
     )  # fmt: skip
 
 
@@ -164,6 +167,11 @@ async def _fetch(server: Server, path: str) -> bytes:
     text = await reader.read()
     writer.close()
     return text.partition(b"\r\n\r\n")[2]
+
+
+def last_token(row: SentRequest) -> int:
+    """The last token of an answer of podsim's own server."""
+    return int(json.loads(row.last.removeprefix(b"data:"))["choices"][0]["text"])
 
 
 def fetch_steps(server: Server) -> list[list[float]]:

@@ -64,13 +64,28 @@ class ServerRun:
 def run_server(
     job: ServerJob, load: SentLoad, progress: Callable[[int], None] = lambda _done: None
 ) -> ServerRun:
-    """Start the server, send the requests, and end it. Raises LabError where it fails, or a request does."""
+    """Start a server of a GPT, send the requests, and end it. Raises LabError where it fails, or a request does."""
+    rng = np.random.default_rng(load.seed)
+    prompts = [rng.integers(0, job.spec.vocab, count).tolist() for count in load.prompts]
+
+    def make() -> StreamServer:
+        network = CachedGpt(job.spec, job.sequences, job.spec.sequence)
+        return StreamServer(
+            BatchingEngine(network, job.sequences, job.budget), job.spec.sequence, job.spec.vocab
+        )
+
+    return run_requests(make, prompts, load, progress)
+
+
+def run_requests(
+    make: Callable[[], StreamServer], prompts: Sequence[Sequence[int]], load: SentLoad,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> ServerRun:  # fmt: skip
+    """Requests with these prompts to the server that `make` gives in a process of its own, as `run_server`."""
     load_torch().set_num_threads(1)
     before = usage.clocks()
-    with stopped_by_signals(), _server(job) as (port, pid), _pinned(0):
+    with stopped_by_signals(), _server(make) as (port, pid), _pinned(0):
         server = Server(host="127.0.0.1", port=port)
-        rng = np.random.default_rng(load.seed)
-        prompts = [rng.integers(0, job.spec.vocab, count).tolist() for count in load.prompts]
         count = min(_WARM_UP, len(prompts))
         _, stopped = send_requests(server, prompts[:count], load.outputs[:count], clients=2)
         if stopped:
@@ -96,17 +111,14 @@ def _first_step(steps: Sequence[Sequence[float]]) -> int:
 
 
 @contextmanager
-def _server(job: ServerJob) -> Iterator[tuple[int, int]]:
+def _server(make: Callable[[], StreamServer]) -> Iterator[tuple[int, int]]:
     """(port, pid) of a server in a process of its own, which is gone after the block."""
     reader, writer = os.pipe()
 
     def work() -> int:
         os.close(reader)
         _pin(-1)
-        network = CachedGpt(job.spec, job.sequences, job.spec.sequence)
-        server = StreamServer(
-            BatchingEngine(network, job.sequences, job.budget), job.spec.sequence, job.spec.vocab
-        )
+        server = make()
         os.write(writer, str(server.port).encode())
         os.close(writer)
         server.run()

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from podsim.lab.serving.batching_engine import BatchingEngine, EngineRequest, EngineStep
+from podsim.lab.serving.batching_engine import Engine, EngineRequest, EngineStep
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 _BAD = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -28,7 +28,7 @@ StepRow = tuple[float, float, int, float, int, int, float]
 class StreamServer:
     """The server; `run` serves until a request asks for its steps."""
 
-    def __init__(self, engine: BatchingEngine, longest: int, vocab: int) -> None:
+    def __init__(self, engine: Engine, longest: int, vocab: int) -> None:
         """Listen on a free port of loopback."""
         self.engine, self.longest, self.vocab = engine, longest, vocab
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)

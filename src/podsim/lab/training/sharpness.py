@@ -93,16 +93,29 @@ def drawn_samples(task: SharpnessTask) -> tuple[tuple[Any, Any], tuple[Any, Any]
     """(inputs, classes) of training and of validation."""
     torch = load_torch()
     draws = torch.Generator().manual_seed(task.data_seed)
-    coarse = torch.randn(_CLASSES, 1, _COARSE, _COARSE, generator=draws)
-    patterns = torch.nn.functional.interpolate(coarse, size=(_SIDE, _SIDE), mode="bicubic")[:, 0]
-    count = task.samples + _VALIDATED
-    labels = torch.randint(_CLASSES, (count,), generator=draws)
+    images, labels = _patterns(torch, draws, task.samples + _VALIDATED, _CLASSES, _SIDE)
+    inputs = images.flatten(1)
+    return (inputs[: task.samples], labels[: task.samples]), (inputs[task.samples :], labels[task.samples :])
+
+
+def drawn_images(trained: int, checked: int, classes: int, side: int, seed: int) -> list[tuple[Any, Any]]:
+    """(images of bytes, classes) of training and of validation; an image is [row, column]."""
+    torch = load_torch()
+    images, labels = _patterns(torch, torch.Generator().manual_seed(seed), trained + checked, classes, side)
+    whole = images.add(5.0).mul(25.5).round().clamp(0, 255).to(torch.uint8)
+    return [(whole[:trained], labels[:trained]), (whole[trained:], labels[trained:])]
+
+
+def _patterns(torch: Any, draws: Any, count: int, classes: int, side: int) -> tuple[Any, Any]:
+    """(samples, [sample, row, column], and their classes): a pattern of the class, moved, with noise."""
+    coarse = torch.randn(classes, 1, _COARSE, _COARSE, generator=draws)
+    patterns = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic")[:, 0]
+    labels = torch.randint(classes, (count,), generator=draws)
     moves = torch.randint(-_MOVED, _MOVED + 1, (count, 2), generator=draws).tolist()
     images = torch.stack(
         [patterns[label].roll(move, (0, 1)) for label, move in zip(labels, moves, strict=True)]
     )
-    inputs = (images + torch.randn(images.shape, generator=draws)).flatten(1)
-    return (inputs[: task.samples], labels[: task.samples]), (inputs[task.samples :], labels[task.samples :])
+    return images + torch.randn(images.shape, generator=draws), labels
 
 
 def losses(torch: Any, weights: Sequence[Any], inputs: Any, labels: Any) -> Any:
