@@ -16,9 +16,9 @@ import numpy as np
 from random_plans import Scene, legal, model_of
 
 from podsim.errors import PodsimError
-from podsim.hardware.cluster import load_cluster
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.training.batch import StepCost, step_cost
+from podsim.training.batch import StepCost, layout_of, prepare, step_cost
 from podsim.training.layers import syncs_of, tp_bytes
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
@@ -188,29 +188,28 @@ def _slower_with(resource: str) -> Callable[[Scene], Rows]:
         except PodsimError:  # no such part is sold
             return _none(scene)
         cost, before = step_cost(scene.model, cluster, scene.plans), scene.cost.seconds
-        unbounded = scene.plans.paired & (scene.plans.tp * scene.plans.cp > 1)
-        split, waits = _is_split(scene), cost.parts[SPLIT.index("launch")] > 0
-        slower = ~(cost.seconds <= before * (1 + np.where(split, _SPLIT, ROUNDING)))
-        excused = _has_choice(scene) if resource in _LINKS else split & waits
-        return slower & ~excused & ~unbounded
+        slower = ~(cost.seconds <= (before + _no_longer_hidden(scene, cluster)) * (1 + ROUNDING))
+        return slower & ~_has_choice(scene) if resource in _LINKS else slower
 
     return broken
 
 
-_SPLIT = 0.05
-"""share by which a faster GPU may slow a plan whose passes are split or simultaneous"""
+def _no_longer_hidden(scene: Scene, cluster: Cluster) -> Rows:
+    """s by which passes side by side may take longer along a path on a cluster whose kernels are faster.
 
-
-def _is_split(scene: Scene) -> Rows:
-    """Where what faster kernels no longer hide is charged whole, though some of it may be hidden elsewhere.
-
-    A launch that lasts longer than its kernel is charged to one half of a backward pass, an exchange to one of two passes
-    side by side, to the mean layer of a model whose layers differ, or to weights that are not trained. With tensor or
-    context parallelism, an exchange hides behind kernels of its own pass, and only what is left of it behind the other
-    pass: there is no bound.
+    An exchange hides behind kernels of its own pass, which become shorter. What is left of it may find nothing else to hide
+    behind, and the host does not launch faster either (docs/laws/step.md).
     """
-    uneven = len(scene.model.kinds) > 3 or scene.train != "full"
-    return scene.plans.paired | scene.plans.loose_end | uneven
+    paired = scene.plans.paired
+    if not paired.any():
+        return np.zeros(scene.plans.size)
+    now, then = (
+        layout_of(prepare(scene.model, some, scene.plans), slice(None)) for some in (scene.cluster, cluster)
+    )
+    assert now.passes.exchanges is not None and then.passes.exchanges is not None
+    forward, backward = np.maximum(then.passes.exchanges.seconds - now.passes.exchanges.seconds, 0.0)
+    longer = (now.paths.forward * forward + now.paths.backward * backward).sum(axis=1).max(axis=0)
+    return np.where(paired, longer, 0.0)
 
 
 _LINKS = ("bandwidth inside", "latency inside", "network", "network latency", "adapters")

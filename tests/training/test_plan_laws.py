@@ -55,6 +55,18 @@ BROKE: dict[str, tuple[str, str | dict[str, Any], dict[str, Any], dict[str, Any]
         {"tp": 8, "dp": 4, "cp": 4, "sequence_parallel": True, "zero": 2, "shard": 4, "flash": False,
          "overlap_tp": True, "global_batch": 12, "precision": "tf32", "software": "weight-streaming"},
     ),
+    "launches of a backward pass were all in the half of the input's gradient": (
+        "more FLOPS", "llama-3-70b", {"on": "superpod-gb200", "gpus": 9216, "overrides": FIXED},
+        {"tp": 8, "pp": 4, "virtual_stages": 2, "dp": 288, "zero": 1, "shard": 72, "sequence_parallel": True,
+         "overlap_tp": True, "schedule": "zb-v", "global_batch": 6912, "precision": "tf32",
+         "optimizer_precision": "fp8", "software": "megatron-core"},
+    ),
+    "a chunk's gradients waited for a reduction among one rank": (
+        "ZeRO holds less", "bert-large", {"on": "superpod-a100", "gpus": 4},
+        {"tp": np.array([2, 1]), "pp": 2, "virtual_stages": np.array([3, 2]), "dp": np.array([1, 2]), "zero": 1,
+         "shard": np.array([0, 1]), "schedule": "interleaved", "micro_batch": 1, "global_batch": 24,
+         "precision": "bf16", "optimizer_precision": "fp8", "software": "meta-2024"},
+    ),
     "strides on a torus were too large for the number of a group": (
         "finite", "gpt2", {"on": "tpu-v5p", "gpus": 143360},
         {"tp": np.array([1, 2, 2, 4]), "pp": np.array([1, 2, 4, 3]), "dp": np.array([71680, 35840, 17920, 1]),

@@ -83,14 +83,29 @@ def test_a_memory_bound_op_of_experts_by_hand(node: Cluster) -> None:
         assert seconds.ravel() == pytest.approx(expected)
 
 
-def test_a_sync_is_one_of_its_blocks(gpt22: Model, node: Cluster) -> None:
-    """Tensor parallelism: a layer's backward pass has two syncs, the head's one, the embedding's none."""
+def test_syncs_of_a_pass_hide_or_do_not(gpt22: Model, node: Cluster) -> None:
+    """Tensor parallelism: a layer has two syncs each way, the embedding one forward, the head one backward."""
     plan = Plan(tp=2, pp=4, schedule=SCHEDULE_CODES["dualpipe"], global_batch=16)
     exchanges = layout_of(prepare(gpt22, node, plan), slice(0, 1)).passes.exchanges
     assert exchanges is not None
-    embedding, layer, head = exchanges.sync[:, 0].tolist()
-    assert exchanges.syncs[:, 0] == pytest.approx([0.0, 2 * layer, head])
-    assert embedding == 0 < min(layer, head)
+    forward, backward = (exchanges.seconds + exchanges.hidden)[:, :, 0]
+    sync = forward[0]
+    assert forward == pytest.approx(sync * np.array([1, 2, 0]))
+    assert backward == pytest.approx(sync * np.array([0, 2, 1]))
+    assert (exchanges.hidden[1] > 0).any()
+
+
+def test_each_half_of_a_backward_pass_waits_for_its_own_launches(gpt22: Model, node: Cluster) -> None:
+    """A host that takes 1 s a kernel: weight gradients of a layer's four products take 4 s, of 1F1B's one pass too."""
+    software = replace(load_software("megatron-core", node.gpu), host_kernel=1.0)
+    halves, whole = (
+        layout_of(prepare(gpt22, node, Plan(pp=2, schedule=SCHEDULE_CODES[name]), software=software), slice(0, 1))
+        for name in ("zb-h1", "1f1b")
+    )  # fmt: skip
+    assert halves.passes.weight[1] == pytest.approx(4.0)
+    assert halves.passes.backward == pytest.approx(whole.passes.backward)
+
+
 
 
 def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:

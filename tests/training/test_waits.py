@@ -118,24 +118,22 @@ def test_ends_of_chunks_that_take_turns_by_hand(
     assert waits.end_seconds(np.ones(1)) == pytest.approx(np.array([seconds + 5.0]))
 
 
-def test_a_pair_of_passes_saves_what_it_hides() -> None:
-    """One pair through two layers of 3 s and 6 s; exchanges of 1 s and 2 s a layer.
+@pytest.mark.parametrize(("hidden", "pair"), [(0.0, 12.0), (5.0, 16.0)], ids=("computes", "exchanges"))
+def test_a_pair_of_passes_saves_what_it_hides(hidden: float, pair: float) -> None:
+    """One pair through two layers of 3 s and 6 s, of which exchanges are 1 s and 2 s; others hide behind products.
 
-    A sync of 1 s outlasts a stretch of 0.25 s by 0.75 s. Two layers have four of these, of which one does not count.
+    The compute takes 2 (9 - 3) = 12 s, as does the backward pass alone; the exchanges take 2 (1 + 2 + hidden).
     """
     layers = np.array([[0.0], [2.0], [0.0]])
     column = np.array([[0.0], [1.0], [0.0]])
     exchanges = PassExchanges(
-        seconds=np.stack([column, 2 * column]), sync=np.array([[0.0], [1.0], [0.5]]),
-        syncs=np.array([[0.0], [2.0], [0.5]]), stretch=np.array([0.25]),
-    )  # fmt: skip
+        seconds=np.stack([column, 2 * column]), hidden=hidden * np.stack([0.4 * column, 0.6 * column])
+    )
     layout: Any = SimpleNamespace(
         paths=SimpleNamespace(
             paired_forward=layers[None], paired_backward=layers[None], pairs=np.ones((1, 1))
         ),
         passes=SimpleNamespace(forward=3 * column, backward=6 * column, exchanges=exchanges),
     )
-    idle = 4 * 0.75 - 0.75
-    compute = 2 * (3 + 6) - 2 * (1 + 2)
     saved = pair_saving_seconds(layout, ways({"zero": 1}), overlapped=True)
-    assert saved == pytest.approx(np.array([[2 * (3 + 6) - compute - idle]]))
+    assert saved == pytest.approx(np.array([[18.0 - pair]]))

@@ -29,10 +29,10 @@ from podsim.training.layers import (
     tp_bytes,
     tp_sync_seconds,
 )
-from podsim.training.paired_layers import own_layers
 from podsim.training.pipeline_stages import repeats_output
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Recompute
+from podsim.training.split_layers import own_layers
 from podsim.training.step import SPLIT
 from podsim.workload.model import Block, Model, TensorOp
 
@@ -117,6 +117,8 @@ class BlockPieces:
         again = again if self.again else 0.0
         repeated = [piece.times(again) for piece in self.again] if again else []
         gap = (1 - again) * self.gaps[0] + again * self.gaps[1]
+        if work == Work.INPUT:  # the rest is in the other half
+            gap -= sum(piece.seconds for piece in self.weight if piece.kind == "launch")
         waits = [_gap(gap)] if gap > 0.0 else []
         return [*repeated, *(self.input if work == Work.INPUT else self.backward), *waits]
 
@@ -151,8 +153,8 @@ def block_pieces(ready: PlanTables, cluster: Cluster) -> list[BlockPieces]:
     once = float(tp_sync_seconds(model, cluster, plan.wide(), software)[0])
     tail = last_ops(model) if software.early_stop else frozenset()
     layers = ready.layers.of(slice(0, 1))
-    if ready.paired is not None:
-        layers = own_layers(plan.wide(), layers, ready.paired.of(slice(0, 1)))
+    if ready.split is not None:
+        layers = own_layers(plan.wide(), layers, ready.split.of(slice(0, 1)))
     table = layers[..., 0]
     return [
         _add_bytes(
@@ -229,6 +231,8 @@ def _block(
         again = [p.times(scale / parts[Pass.FORWARD]["tp"]) if p.kind == "tp" else p for p in again]
     if parts[Pass.FORWARD]["launch"] > 0.0:
         forward.append(_gap(parts[Pass.FORWARD]["launch"]))
+    if parts[Pass.WEIGHT]["launch"] > 0.0:
+        weights.append(_gap(parts[Pass.WEIGHT]["launch"]))
     return BlockPieces(
         forward=tuple(forward),
         input=tuple(inputs),

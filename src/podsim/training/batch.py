@@ -18,7 +18,7 @@ from podsim.memo import Memo
 from podsim.records import dataclass, fields, is_dataclass, replace
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, passes_of
-from podsim.training.layout import Layout, PairedLayers, Paths, Sends, Stages, StepEnd
+from podsim.training.layout import Layout, Paths, Sends, SplitLayers, Stages, StepEnd
 from podsim.training.memory import (
     ACTIVATION_KEY,
     WEIGHT_KEY,
@@ -28,12 +28,12 @@ from podsim.training.memory import (
     memory_kind_bytes,
     weight_table,
 )
-from podsim.training.paired_layers import own_layers, paired_layers
 from podsim.training.paths import PATH_KEY, paths_table
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
+from podsim.training.split_layers import own_layers, split_layers
 from podsim.training.step import charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
 
@@ -191,8 +191,8 @@ class PlanTables:
     """The ends of steps; None for a search, which has them by division."""
     sends: Keyed[Sends]
     paths: Keyed[Paths]
-    paired: Keyed[PairedLayers] | None
-    """The differences of layers with pairs of passes; None where no schedule has such."""
+    split: Keyed[SplitLayers] | None
+    """The differences of layers with weight gradients apart; None where no schedule has such."""
     core_share: float = 1.0
     """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
 
@@ -217,7 +217,7 @@ class _Maker:
         return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
 
     def layers(self, *, summed: bool = False) -> Keyed[Array]:
-        summed = summed and not self.plan.paired.any()  # what pairs of passes hide needs the parts
+        summed = summed and not self.plan.loose_end.any()  # launches of half a pass need the parts
 
         def of_plans(sub: Plan) -> Array:
             few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
@@ -237,11 +237,11 @@ class _Maker:
             "sends", SEND_KEY, lambda sub: send_table(self.model, self.cluster, sub, self.software)
         )
 
-    def paired(self) -> Keyed[PairedLayers] | None:
-        if not self.plan.paired.any():
+    def split(self) -> Keyed[SplitLayers] | None:
+        if not self.plan.loose_end.any():
             return None
         return self.of_key(
-            "paired", LAYER_KEY, lambda sub: paired_layers(self.model, self.cluster, sub, self.software)
+            "split", LAYER_KEY, lambda sub: split_layers(self.model, self.cluster, sub, self.software)
         )
 
 
@@ -272,7 +272,7 @@ def prepare(
         ends=None if search else make.ends(),
         sends=make.sends(),
         paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
-        paired=make.paired(),
+        split=make.split(),
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
@@ -291,16 +291,16 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
         return Keyed(own.table, np.tile(own.index, copies))
 
     assert tables.ends is not None
-    paired = tables.paired
-    if paired is not None:
-        paired = joined(paired, *(layers for make in makers if (layers := make.paired())))
+    split = tables.split
+    if split is not None:
+        split = joined(split, *(layers for make in makers if (layers := make.split())))
     return replace(
         tables,
         plan=plan.take(np.tile(np.arange(plan.size), copies)),
         layers=joined(tables.layers, *(make.layers() for make in makers)),
         ends=joined(tables.ends, *(make.ends() for make in makers)),
         sends=joined(tables.sends, *(make.sends() for make in makers)),
-        paired=paired,
+        split=split,
         stages=repeated(tables.stages),
         weights=repeated(tables.weights),
         activations=repeated(tables.activations),
@@ -314,11 +314,11 @@ def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Arr
     if plan.size > 1 or not isinstance(part, slice):
         plan = plan.take(part).having(changes or {}).wide()
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
-    paired = None if tables.paired is None else tables.paired.of(part)
-    layers, stretch = tables.layers.of(part), None
-    if paired is not None:
-        layers, stretch = own_layers(plan, layers, paired), paired.stretch
-    passes = passes_of(tables.model, plan, stages, layers, stretch)
+    layers, hidden = tables.layers.of(part), None
+    if tables.split is not None:
+        split = tables.split.of(part)
+        layers, hidden = own_layers(plan, layers, split), split.hidden if plan.paired.any() else None
+    passes = passes_of(tables.model, plan, stages, layers, hidden)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)

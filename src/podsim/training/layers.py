@@ -165,6 +165,7 @@ def busy_and_host(
             (busy[Pass.WEIGHT, part], times.weight),
             (host[Pass.FORWARD], launch),
             (host[Pass.BACKWARD], times.kernels_back * software.host_kernel),
+            (host[Pass.WEIGHT], launch * (times.weight > 0)),  # as many products as forward
             (cores[part], times.forward * is_core),
             (cores_back[part], times.backward * is_core),
             (cores_host, launch * is_core),
@@ -233,9 +234,7 @@ def _add_exchanges(
     beside = Grid(gpus_per_node=cluster.gpus_per_node, plan=plan).tp - 1
     calls = np.where(sequence, 2.0, 1.0) * beside
     for position, block in enumerate(model.kinds):
-        forward, backward = (
-            syncs - spared_syncs(block, plan) * (syncs > 0) for syncs in syncs_of(model, block)
-        )
+        forward, backward = sync_counts(model, block, plan)
         # what is hidden runs during the pass's GEMMs: at most as long as they take (backward: the longer half)
         gemms, weights = busy[:, MATRIX, position], busy[Pass.WEIGHT, MATRIX, position]
         inputs = gemms[Pass.BACKWARD] - cores_back[MATRIX, position] - weights
@@ -260,6 +259,13 @@ def syncs_of(model: Model, block: Block) -> tuple[int, int]:
     if block is model.head:
         return 0, 1
     return block.syncs, block.syncs * block.is_reached
+
+
+def sync_counts(model: Model, block: Block, plan: Plan) -> tuple[Array, Array]:
+    """The same, without what the experts of plans spare."""
+    spared = spared_syncs(block, plan)
+    forward, backward = (np.asarray(syncs - spared * (syncs > 0)) for syncs in syncs_of(model, block))
+    return forward, backward
 
 
 def tp_bytes(model: Model, plan: Plan) -> Shaped[Array, "plan"]:
@@ -344,9 +350,9 @@ def passes_of(
     plan: Plan,
     stages: Stages,
     layers: Shaped[Array, "pass part block plan"],
-    stretch: Shaped[Array, "block plan"] | None,
+    hidden: Shaped[Array, "direction block plan"] | None,
 ) -> Passes:
-    """Seconds of the passes of plans; `stretch` as in PassExchanges, None where no schedule has pairs of passes."""
+    """Seconds of the passes of plans; `hidden` as in PassExchanges, None where no schedule has pairs of passes."""
     chosen = _backward_seconds(plan, layers)
     stage_backward = _stage_seconds(stages.blocks, chosen)
     share = recomputed_share(plan, stages.blocks)
@@ -358,6 +364,7 @@ def passes_of(
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
     stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
+    exposed = np.stack([layers[Pass.FORWARD, _EXCHANGES].sum(axis=0), chosen[_EXCHANGES].sum(axis=0)])
     weight = layers[Pass.WEIGHT].sum(axis=0)
     closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
     mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
@@ -371,22 +378,5 @@ def passes_of(
         layer_forward=mean @ forward[1:-1],
         layer_backward=mean @ backward[1:-1],
         layer_closing=mean @ closing[1:-1],
-        exchanges=None if stretch is None else _pass_exchanges(model, layers, chosen, stretch),
-    )
-
-
-def _pass_exchanges(
-    model: Model,
-    layers: Shaped[Array, "pass part block plan"],
-    backward: Shaped[Array, "part block plan"],
-    stretch: Shaped[Array, "block plan"],
-) -> PassExchanges:
-    """What the passes of plans exchange; `stretch`: s of compute without a kernel's launch."""
-    forward, syncs = layers[Pass.FORWARD], layers[Pass.BACKWARD, TP]
-    number = np.maximum([syncs_of(model, block)[1] for block in model.kinds], 1)
-    return PassExchanges(
-        seconds=np.stack([forward[_EXCHANGES].sum(axis=0), backward[_EXCHANGES].sum(axis=0)]),
-        sync=syncs / number[:, None],
-        syncs=syncs,
-        stretch=stretch + forward[LAUNCH],
+        exchanges=None if hidden is None else PassExchanges(seconds=exposed, hidden=hidden),
     )

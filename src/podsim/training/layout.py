@@ -75,22 +75,20 @@ class PassExchanges:
 
     seconds: Shaped[Array, "direction block plan"]
     """s. The exchanges of a forward and of a backward pass through a block."""
-    sync: Shaped[Array, "block plan"]
-    """s. One tensor-parallel sync of a backward pass."""
-    syncs: Shaped[Array, "block plan"]
-    """s. The time of all syncs."""
-    stretch: Shaped[Array, "block plan"]
-    """s. The longest compute of a forward pass between two syncs."""
+    hidden: Shaped[Array, "direction block plan"]
+    """s. Further tensor-parallel syncs, which hide behind products of their own pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedLayers:
-    """What differs in a layer where passes run simultaneously."""
+class SplitLayers:
+    """What differs in a layer whose weight gradients are a pass of their own."""
 
     launch: Shaped[Array, "pass block plan"]
-    """s. The time that the host needs beyond the compute of a pass."""
-    stretch: Shaped[Array, "block plan"]
-    """s. The longest compute of a forward pass between two syncs, without launches."""
+    """s. The time that the host needs beyond the GPU's, of each half of a backward pass by itself."""
+    paired_launch: Shaped[Array, "pass block plan"]
+    """s. The same beyond the compute alone, where passes run simultaneously."""
+    hidden: Shaped[Array, "direction block plan"]
+    """s. The tensor-parallel syncs that hide behind products of their own pass."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -358,10 +358,12 @@ def _trained_bytes(plan: Plan, software: Software, held: HeldWeights, is_whole: 
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
-    sums = sums + (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages  # a chunk's
+    # a chunk's gradients, until they are reduced after a round of a pipeline
+    by_round = (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages
+    chunk = by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts)) if by_round.any() else 0.0
     return [
         from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
-        from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters,
+        from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters + chunk,
         from_level(1, parameters, divided) * (master + moments),
     ]
 
@@ -371,11 +373,14 @@ def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
     parameters = counts.total
     if not (np.asarray(plan.zero) >= 1).any():
         return parameters, parameters
+    return parameters, np.asarray(sum(count / ranks for count, ranks in _copies(plan, counts)))
+
+
+def _copies(plan: Plan, counts: Counts) -> list[tuple[Array, Array]]:
+    """(parameters, the ranks over which ZeRO divides them), without and with experts."""
     shard = np.asarray(plan.shard_ranks, dtype=float)
-    divided = counts.dense * (1 / shard)
-    if counts.expert is not None:
-        divided = divided + counts.expert / plan.expert_copies(plan.shard_ranks)
-    return parameters, divided
+    dense = [(counts.dense, shard)]
+    return dense if counts.expert is None else [*dense, (counts.expert, plan.expert_copies(plan.shard_ranks))]
 
 
 def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> Shaped[Array, "stage plan"]:

@@ -266,7 +266,7 @@ def _sizes(plan: Plan, software: Software, layout: TorchLayout) -> _Sizes:
     is_first, is_last = blocks[:, 0] > 0, blocks[:, -1] > 0
     logits = layout.logit_bytes / logit_bytes(plan, software)
     waiting = np.where(_is_forward_first(plan), micro_batches, 1.0)
-    # a stage keeps what it sent; what it received lies in the buffers
+    # a stage keeps what it sent; what it received lies in the buffers, which frozen layers do not keep
     states = is_piped * layout.state_bytes * (is_first.astype(float) - is_last)
     stage_bytes = layout.layers_bytes + blocks[:, 0] * layout.block_bytes[0] + states
     none = np.zeros_like(is_first, dtype=float)
@@ -276,7 +276,7 @@ def _sizes(plan: Plan, software: Software, layout: TorchLayout) -> _Sizes:
         table=blocks[:, 0] * dense[0] * plan.tp,
         head=blocks[:, -1] * dense[-1],
         layer=(dense + layout.expert)[1:-1].max(axis=0) + none,
-        chunk_bytes=stage_bytes / _chunks(plan),
+        chunk_bytes=np.maximum(stage_bytes, 0.0) / _chunks(plan),
         head_bytes=is_last * layout.block_bytes[-1],
         waiting_bytes=is_last * (layout.block_bytes[-1] + logits * _FP32) * (waiting - 1),
         output_bytes=is_last

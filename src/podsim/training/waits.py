@@ -18,7 +18,7 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.records import dataclass
-from podsim.training.layout import Groups, Layout, Passes, PassExchanges, Paths
+from podsim.training.layout import Groups, Layout, Passes
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Schedule
 from podsim.training.software import Software
@@ -322,35 +322,21 @@ class Waits:
         )
 
 
-def _idle_seconds(paths: Paths, exchanges: PassExchanges) -> Shaped[Array, "path plan"]:
-    """Seconds along each path in which neither pass of a pair computes.
-
-        idle = sum over syncs, except one a pair, of max(sync - longest stretch of compute in its layer, 0)
-
-    While one pass syncs, the other computes until its own next sync, as both use one stream. One sync of each pair does
-    not count, as a receive may lengthen the first stretch; nor does one of a forward pass through embedding or head.
-    """
-    share = np.maximum(1 - exchanges.stretch / np.maximum(exchanges.sync, 1e-12), 0.0)
-    idle = (paths.paired_backward * exchanges.syncs * share).sum(axis=1)
-    left_out = paths.paired_forward[:, 0] + paths.paired_forward[:, -1] + paths.pairs
-    return np.asarray(np.maximum(idle - left_out * (exchanges.sync * share).max(axis=0), 0.0))
-
-
 def pair_saving_seconds(layout: Layout, waits: Waits, *, overlapped: bool) -> Shaped[Array, "path plan"]:
     """saving = forward + backward - pair: what the pairs along a path save against their passes in turn.
 
-        pair = max(compute of both + what neither computes, exchanges of both, either pass alone,
-                   gathers and reductions of both)
+        pair = max(compute of both, exchanges of both, either pass alone, gathers and reductions of both)
 
-    An exchange hides only behind something else. The best order of a pair's kernels comes close to this bound.
+    Exchanges take turns, those too that hide behind their own pass. The best order of a pair's kernels comes close to
+    this bound.
     """
     paths, passes, exchanges = layout.paths, layout.passes, layout.passes.exchanges
     assert exchanges is not None
     forward = (paths.paired_forward * passes.forward).sum(axis=1)
     backward = (paths.paired_backward * passes.backward).sum(axis=1)
-    sent_forward, sent_backward = exchanges.seconds
-    sent = (paths.paired_forward * sent_forward).sum(axis=1) + (paths.paired_backward * sent_backward).sum(
-        axis=1
+    sent, hidden = (
+        (paths.paired_forward * ahead).sum(axis=1) + (paths.paired_backward * back).sum(axis=1)
+        for ahead, back in (exchanges.seconds, exchanges.hidden)
     )
     compute = forward + backward - sent
     data = np.zeros(1)
@@ -363,8 +349,6 @@ def pair_saving_seconds(layout: Layout, waits: Waits, *, overlapped: bool) -> Sh
             pairs, back_layers, overlapped, embeddings=embeddings
         )
         data = share * waits.exchange_seconds(pairs, layers, back_layers)
-    idle = _idle_seconds(paths, exchanges)
-    # what is gathered and reduced slows only simultaneous compute
-    slowed = compute + idle + waits.software.contention * np.maximum(data - idle, 0.0)
-    pair = np.maximum.reduce(np.broadcast_arrays(slowed, sent, forward, backward, data))
+    slowed = compute + waits.software.contention * data
+    pair = np.maximum.reduce(np.broadcast_arrays(slowed, sent + hidden, forward, backward, data))
     return np.asarray(forward + backward - pair)
