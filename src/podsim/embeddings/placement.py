@@ -270,18 +270,14 @@ class _State:
 def _improve(state: _State, choices: list[list[Choice]], bound: float) -> None:
     """Put tables back in other ways, singly and in pairs, while that gains."""
     end = state.trials + (3 if len(choices) <= _FEW else 1) * _TRIALS
-    for moves in (_singles, _pairs):
+    for moves in (lambda: ((n,) for n in _busy(state)), lambda: _pairs(state, choices)):
         gained = True
         while gained:
             gained = False
-            for moved in moves(state, choices):
+            for moved in moves():
                 if state.trials > end or state.seconds() <= _CLOSE * bound:
                     return
                 gained |= _moved(state, choices, moved)
-
-
-def _singles(state: _State, choices: list[list[Choice]]) -> list[tuple[int, ...]]:
-    return [(n,) for n in _busy(state)]
 
 
 def _busy(state: _State) -> list[int]:

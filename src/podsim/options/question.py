@@ -176,53 +176,42 @@ def pairs(example: str) -> Reader:
 def factors(member: str, example: str) -> Reader:
     """A reader of numbers of members (ranks, workers) and the factor of each."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, float]:
-        return {
-            _number(number, flag, member, example): parse_quantity(text, what=f"{flag} {number[:40]}")
-            for number, text in pairs(example)(texts, flag).items()
-        }
-
-    return read
+    return _members(member, example, lambda text, what, flag: parse_quantity(text, what=what))
 
 
 def throttles(member: str, example: str) -> Reader:
     """A reader of numbers of members, and for each its factor when hot and the time in which it gets hot (s)."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, tuple[float, float]]:
-        values = {}
-        for number, text in pairs(example)(texts, flag).items():
-            factor, at, time = text.partition("@")
-            if not at:
-                raise PodsimError(
-                    f"{flag} {number[:40]}={text[:40]}: expected FACTOR@TIME, such as {example}"
-                )
-            values[_number(number, flag, member, example)] = (
-                parse_quantity(factor, what=flag),
-                parse_quantity(time, "s", what=flag),
-            )
-        return values
+    def read(text: str, what: str, flag: str) -> tuple[float, float]:
+        factor, at, time = text.partition("@")
+        if not at:
+            raise PodsimError(f"{what}={text[:40]}: expected FACTOR@TIME, such as {example}")
+        return parse_quantity(factor, what=flag), parse_quantity(time, "s", what=flag)
 
-    return read
+    return _members(member, example, read)
 
 
 def servers(example: str) -> Reader:
     """A reader of numbers of servers and the GPU of each."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, str]:
-        return {
-            _number(number, flag, "server", example): gpu
-            for number, gpu in pairs(example)(texts, flag).items()
-        }
+    return _members("server", example, lambda text, what, flag: text)
+
+
+def _members(member: str, example: str, value_of: Callable[[str, str, str], Any]) -> Reader:
+    """A reader of numbers of members, counted from 0, and the value of each, given (text, its member, flag)."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[int, Any]:
+        values = {}
+        for number, text in pairs(example)(texts, flag).items():
+            what = f"{flag} {number[:40]}"
+            try:
+                position = int(number)
+            except ValueError:
+                raise PodsimError(f"{what}: a {member} is a number, such as {example}") from None
+            values[position] = value_of(text, what, flag)
+        return values
 
     return read
-
-
-def _number(text: str, flag: str, member: str, example: str) -> int:
-    """The number of a member, counted from 0."""
-    try:
-        return int(text)
-    except ValueError:
-        raise PodsimError(f"{flag} {text[:40]}: a {member} is a number, such as {example}") from None
 
 
 Group = TypeVar("Group")

@@ -26,7 +26,8 @@ def _collect(value: Any, path: str, units: dict[str, str], seen: set[tuple[str, 
     if is_dataclass(value) and not isinstance(value, type):
         if (path, type(value)) not in seen:
             seen.add((path, type(value)))
-            units |= {f"{path}{name}": unit for name, unit in units_of_kind(type(value)).items()}
+            notes = field_notes(type(value))
+            units |= {f"{path}{name}": note.unit for name, note in notes.items() if note.unit}
         for name, each in vars(value).items():
             _collect(each, f"{path}{name}.", units, seen)
     elif isinstance(value, Mapping):
@@ -35,8 +36,3 @@ def _collect(value: Any, path: str, units: dict[str, str], seen: set[tuple[str, 
     elif isinstance(value, (list, tuple)):
         for each in value[:_MOST]:
             _collect(each, path, units, seen)
-
-
-def units_of_kind(kind: type) -> dict[str, str]:
-    """The unit of each field of a dataclass, with those that it inherits."""
-    return {name: note.unit for name, note in field_notes(kind).items() if note.unit}

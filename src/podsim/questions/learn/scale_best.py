@@ -22,8 +22,9 @@ from podsim.learning.loss_advice import range_notes, repetition_notes
 from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question
-from podsim.options.scale_options import ScaleBestOptions, ScaleOutput
+from podsim.options.scale_options import ScaleBestOptions
 from podsim.questions.registry import ask
 from podsim.storage.long_runs import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
@@ -67,7 +68,7 @@ class _Asked:
 
 @question(
     ScaleBestOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
     progress="searching plans",
 )
 def scale_best(options: ScaleBestOptions, *, progress: Progress | None = None) -> ScaleBest:

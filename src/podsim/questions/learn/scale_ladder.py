@@ -22,8 +22,9 @@ from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
 from podsim.options.measure_options import RanksOptions, TrainOptions
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import like, option, question
-from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
+from podsim.options.scale_options import ScaleFitOptions
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 
@@ -81,7 +82,7 @@ class _Rung:
 
 @question(
     ScaleLadderOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
     progress="training",
 )
 def scale_ladder(

@@ -12,8 +12,9 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_advice import advised, loss_points, range_notes, repetition_notes, untold_notes
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import option, question
-from podsim.options.scale_options import ScaleLossOptions, ScaleOutput
+from podsim.options.scale_options import ScaleLossOptions
 from podsim.units import parse_count
 from podsim.workload.catalog import network_size
 
@@ -27,7 +28,7 @@ class ScaleLawsOptions:
 
 @question(
     ScaleLossOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
 )
 def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """The loss of a model after some tokens, its band, and the size that would have been best for the same compute.
@@ -89,7 +90,7 @@ def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float
 
 @question(
     ScaleLawsOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
 )
 def scale_laws(options: ScaleLawsOptions) -> ScaleLaws:
     """Compare the advice of every named law for some compute, and its cost by podsim's own law.

@@ -11,8 +11,8 @@ from podsim.answers.batch_sizes import Sharpness, SharpnessRow
 from podsim.errors import raise_all
 from podsim.lab.training.sharpness import Minimum, SharpnessTask, train_group
 from podsim.learning.batch_rules import scaled_rate
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import option, question
-from podsim.options.scale_options import ScaleOutput
 
 _RULES = ("none", "sqrt", "linear")
 Progress = Callable[[int, int], None]
@@ -31,7 +31,7 @@ class SharpnessOptions:
     seed: int = option(0, "Seed of the data, and the first of the weights.")
 
 
-@question(SharpnessOptions, output=ScaleOutput, progress="training")
+@question(SharpnessOptions, output=PlotOutput, progress="training")
 def scale_sharpness(options: SharpnessOptions, *, progress: Progress = lambda done, steps: None) -> Sharpness:
     """Validation loss, gap and largest eigenvalue of the Hessian by batch, at the same training loss.
 

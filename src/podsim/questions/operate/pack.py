@@ -13,8 +13,8 @@ from podsim.fleet.openb import read_nodes, read_requests
 from podsim.fleet.packing import PACKERS, pack_orders
 from podsim.fleet.queue import Progress, part_of
 from podsim.fleet.traces import DATA
-from podsim.options.output_options import PlotOutput
-from podsim.options.question import like, option, question
+from podsim.options.output_options import plotted
+from podsim.options.question import option, question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,6 @@ class PackOptions:
     )
     load: float = option(1.3, "Requested GPUs over existing GPUs.")
     seeds: int = option(3, "Random orders of arrival.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackPlot(PlotOutput):
-    """A picture of packing."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +77,7 @@ class PackResult(
 
 @question(
     PackOptions,
-    output=PackPlot,
+    output=plotted("allocated over requested GPUs"),
     progress="packing requests",
 )
 def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResult:
