@@ -23,7 +23,7 @@ from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.predict import predict_ahead
-from podsim.training.search import SearchResult, search
+from podsim.training.search import SearchResult
 from podsim.training.search_limits import limit_words, read_limits
 from podsim.training.search_order import (
     fastest_plans,
@@ -78,16 +78,7 @@ def _corrected_case(case: Case, progress: Progress | None) -> Case:
     """The case with the software that explains a measured step best, and with the correction by that step."""
     options, cluster = case.options, case.cluster
     seconds, fields = read_measured(options.measured)
-    wanted = read_limits({**(options.limit or {}), **fields}, cluster.gpus)
-    result = search(
-        case.model,
-        cluster,
-        case.fixed,
-        headroom=case.headroom,
-        wanted=wanted,
-        progress=progress,
-        jobs=options.jobs,
-    )
+    result = case.search(progress, fields=fields)
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     plan = result.plan(int(fastest_plans(result)[0]))
@@ -125,33 +116,22 @@ def _arguments(case: Case) -> dict[str, Any]:
 
 def _searched(case: Case, progress: Progress | None) -> PlanResult:
     """The result of a search by time or memory."""
-    model, cluster, fixed = case.model, case.cluster, case.fixed
-    gpus = cluster.gpus
-    started = time.perf_counter()
-    result = search(
-        model,
-        cluster,
-        fixed,
-        headroom=case.headroom,
-        wanted=read_limits(case.options.limit, gpus),
-        progress=progress,
-        jobs=case.options.jobs,
-    )
+    cluster, started = case.cluster, time.perf_counter()
+    result = case.search(progress)
     taken = time.perf_counter() - started
     if result.order.size == 0:
-        raise NoFitError([no_plan_fits(result, cluster, gpus)])
+        raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     seconds = result.seconds_of(result.pareto) * (case.correction.factor if case.correction else 1.0)
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=_ranking(case, result),
+        **case.described, ranked=_ranking(case, result),
         pareto=tuple(
             ParetoPoint(step_time=step, memory=result.memory(i), plan=result.plan(i).describe())
             for i, step in zip(result.pareto.tolist(), seconds.tolist(), strict=True)
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
-        complete=result.complete, arguments={},
+        complete=result.complete,
         optimism=optimism_of(result) if case.options.objective == "time" and not case.correction else None,
-        notes=unusual_notes(result, model, cluster) if case.options.objective == "time" else (),
+        notes=unusual_notes(result, case.model, cluster) if case.options.objective == "time" else (),
     )  # fmt: skip
 
 
@@ -180,11 +160,9 @@ def _streamed(case: Case) -> PlanResult:
         for index, each in enumerate(order[: case.options.top])
     )
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=cluster.gpus, batch=int(case.fixed.global_batch),
-        sequence=model.sequence, ranked=ranked,
+        **case.described, ranked=ranked,
         pareto=tuple(ParetoPoint(step_time=e.step_time, memory=e.memory, plan=e.plan) for e in front),
         evaluated=len(law), fitting=len(order), cut={}, seconds=time.perf_counter() - started, complete=True,
-        arguments={},
     )  # fmt: skip
 
 
