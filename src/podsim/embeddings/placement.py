@@ -270,11 +270,11 @@ class _State:
 def _improve(state: _State, choices: list[list[Choice]], bound: float) -> None:
     """Put tables back in other ways, singly and in pairs, while that gains."""
     end = state.trials + (3 if len(choices) <= _FEW else 1) * _TRIALS
-    for moves in (lambda: ((n,) for n in _busy(state)), lambda: _pairs(state, choices)):
+    for is_paired in (False, True):
         gained = True
         while gained:
             gained = False
-            for moved in moves():
+            for moved in _pairs(state, choices) if is_paired else [(n,) for n in _busy(state)]:
                 if state.trials > end or state.seconds() <= _CLOSE * bound:
                     return
                 gained |= _moved(state, choices, moved)

@@ -139,7 +139,9 @@ def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[st
     for ends in (ops.before, ops.after):
         problems += _first_problem(
             (ends < 0) | (ends >= n),
-            lambda e, ends=ends: f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}",  # type: ignore[misc]
+            lambda e, ends=ends: (  # type: ignore[misc]
+                f"edge {e}: op {ends[e]} does not exist; there are ops 0 to {n - 1}"
+            ),
         )
     seconds, stream, kinds = ops.seconds, ops.stream, len(ops.transfers.peak)
     problems += _first_problem(
