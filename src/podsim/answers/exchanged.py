@@ -32,7 +32,6 @@ class ExchangeRun(
     Answer,
     view=View(
         report="report.worker_tables:exchange_report",
-        rows="report.worker_tables:exchange_rows",
         data="report.worker_tables:exchange_data",
         charts="timeline.step_charts:exchange_charts",
     ),

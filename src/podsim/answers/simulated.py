@@ -58,7 +58,7 @@ class SimulatedStep(
     Answer,
     view=View(
         report="report.simulation:simulated_report",
-        rows="report.simulation:critical_rows",
+        rows=lambda step: (step.failure and step.failure.standing) or step.critical,
         data="report.simulation:simulated_data",
         charts="timeline.step_charts:step_charts",
     ),
