@@ -21,6 +21,8 @@ from podsim.errors import PodsimError, raise_all
 from podsim.records import MISSING, dataclass, field, replace
 from podsim.units import LEAST, MOST, has_magnitude, parse_quantity
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""is called with (parts done, all)"""
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
 
@@ -91,6 +93,10 @@ class Option:
     def kind_names(self) -> str:
         """The same in words: "text or a number"."""
         return " or ".join(_KIND_NAMES[kind] for kind in self.kinds)
+
+
+def no_progress(done: int, total: int) -> None:
+    """Tell nobody of the parts that are done."""
 
 
 def option(default: Any, help: str, **details: Any) -> Any:

@@ -16,8 +16,9 @@ from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranke
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power_cost import with_expense
 from podsim.options.plan_options import SearchOptions
+from podsim.options.question import Progress
 from podsim.runs.plan_trade import weighed_plans
-from podsim.runs.search_case import TRADES, Case, Progress, read_case
+from podsim.runs.search_case import TRADES, Case, read_case
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command

@@ -21,7 +21,8 @@ from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, mak
 from podsim.fleet.power_cost import expense_of
 from podsim.fleet.price_offers import price_offer
 from podsim.fleet.site import read_site
-from podsim.runs.search_case import Case, Progress
+from podsim.options.question import Progress
+from podsim.runs.search_case import Case
 
 
 def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.answers.prediction import Correction
 from podsim.errors import PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.options.question import wrong_choices
+from podsim.options.question import Progress, wrong_choices
 from podsim.records import dataclass, replace
 from podsim.storage.long_runs import read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
@@ -19,8 +19,6 @@ from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import fixed_limits, read_limits
 from podsim.workload.model import Model
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)

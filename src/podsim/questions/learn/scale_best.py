@@ -5,7 +5,7 @@ money.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 from typing import Any
@@ -23,7 +23,7 @@ from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import question
+from podsim.options.question import Progress, question
 from podsim.options.scale_options import ScaleBestOptions
 from podsim.questions.registry import ask
 from podsim.storage.long_runs import DAY, RunLength, read_days, with_run
@@ -44,8 +44,6 @@ _CURVE = np.geomspace(1 / 10, 10, 41)
 _FRONT = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 _CURVES = (1 / 4, 1.0, 4.0)
 _KNOWN = 5
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
 from podsim.options.measure_options import RanksOptions, TrainOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.options.scale_options import ScaleFitOptions
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
@@ -37,8 +36,6 @@ _READS = (0.3, 0.4, 0.55, 0.75, 1.0)
 _WINDOW = 0.85
 """share. The parts of a run at which its loss is read, and where the window of the mean begins, relative to each."""
 _BOOTSTRAPS = 100
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +82,7 @@ class _Rung:
     output=PlotOutput,
     progress="training",
 )
-def scale_ladder(
-    options: ScaleLadderOptions, *, progress: Progress = lambda done, steps: None
-) -> ScaleLadder:
+def scale_ladder(options: ScaleLadderOptions, *, progress: Progress = no_progress) -> ScaleLadder:
     """Losses of tiny GPTs of several widths on the same text, a law of all but the largest, and its error on that one.
 
     The law that foretells the largest is written into the folder before that one trains.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -12,10 +12,9 @@ from podsim.errors import raise_all
 from podsim.lab.training.sharpness import Minimum, SharpnessTask, train_group
 from podsim.learning.batch_rules import scaled_rate
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import option, question
+from podsim.options.question import Progress, no_progress, option, question
 
 _RULES = ("none", "sqrt", "linear")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class SharpnessOptions:
 
 
 @question(SharpnessOptions, output=PlotOutput, progress="training")
-def scale_sharpness(options: SharpnessOptions, *, progress: Progress = lambda done, steps: None) -> Sharpness:
+def scale_sharpness(options: SharpnessOptions, *, progress: Progress = no_progress) -> Sharpness:
     """Validation loss, gap and largest eigenvalue of the Hessian by batch, at the same training loss.
 
     The smallest batch has the learning rate; others have it too, and by the square-root and the linear rule.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
 from podsim.lab.ranks import run_task, started_rank
 from podsim.options.measure_options import RanksOptions
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.units import format_quantity, parse_quantity
 
 _LARGEST = 1 << 50
@@ -47,7 +46,7 @@ class MeasureCheckpointOptions:
     status=lambda run: int(any(row.wrong for row in run.rows)),
 )
 def measure_checkpoint(
-    options: MeasureCheckpointOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
+    options: MeasureCheckpointOptions, *, progress: Progress = no_progress
 ) -> MeasuredCheckpoints | None:
     """Seconds and B/s of a checkpoint written by several ranks, and read back; None on every rank but the first of a job.
 
