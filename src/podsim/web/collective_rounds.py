@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.network.collectives import ALGORITHMS, expand, summary
 from podsim.options.question import option, question
 
@@ -30,8 +30,7 @@ def collective_rounds(options: RoundsOptions) -> dict[str, Any]:
     ranks that it or a picture cannot have.
     """
     known = {each.name: each for each in ALGORITHMS if each.collective == "all-reduce"}
-    if options.algorithm not in known:
-        raise PodsimError(unknown_name("algorithm", options.algorithm, known))
+    check_name("algorithm", options.algorithm, known)
     if not 2 <= options.ranks <= MOST_RANKS:
         raise PodsimError(f"ranks={options.ranks}: a picture has 2 to {MOST_RANKS} ranks")
     table = known[options.algorithm].build(options.ranks)

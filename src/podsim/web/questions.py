@@ -15,7 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError, raise_all, unknown_name
+from podsim.errors import PlanError, PodsimError, check_name, raise_all
 from podsim.foreign_files import refuse_constant
 from podsim.options.question import Manner, Option, options_of
 from podsim.questions.registry import Screen, function_of, screens
@@ -135,8 +135,7 @@ def read_options(
     problems, values = [], {}
     for name, value in given.items():
         try:
-            if name not in known:
-                raise PodsimError(unknown_name("option", name, known))
+            check_name("option", name, known)
             if value is not None and value != "":
                 values[name] = _value(known[name], value, question, path_of)
         except (PodsimError, ValueError, OverflowError) as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.fleet.openb import read_nodes, read_requests
 from podsim.fleet.packing import PACKERS, pack_orders
 from podsim.fleet.queue import Progress, part_of
@@ -101,8 +101,7 @@ def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResul
         DATA / "openb_pods.csv.gz" if options.requests == "openb" else Path(options.requests), machine.models
     )
     for name in options.packer:
-        if name not in PACKERS:
-            raise PodsimError(unknown_name("packer", name, PACKERS))
+        check_name("packer", name, PACKERS)
     packers = options.packer or tuple(PACKERS)
     rows = tuple(
         PackRow(

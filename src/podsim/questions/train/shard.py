@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from podsim.answers.sharding import Sharded, ShardedOp
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.graphs.graph_cost import OPTIMIZERS
 from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import is_captured
@@ -153,8 +153,7 @@ def _model_setting(options: ShardOptions) -> _Setting:
 def _optimizer(options: ShardOptions, default: str) -> str:
     """The optimizer asked for. Raises PodsimError for one that podsim does not know."""
     optimizer = options.optimizer or default
-    if optimizer not in OPTIMIZERS:
-        raise PodsimError(unknown_name("optimizer", optimizer, OPTIMIZERS))
+    check_name("optimizer", optimizer, OPTIMIZERS)
     return optimizer
 
 
