@@ -146,8 +146,7 @@ def read_training_run(row: Mapping[str, str]) -> TrainingRun:
     cluster, gpus = read_cluster(row["cluster"]), int(plan.gpus)
     if 1 <= gpus < cluster.gpus:
         cluster = cluster.subset(gpus)
-    if problems := plan.problems(model, cluster):
-        raise NotExpressible("; ".join(problems))
+    raise_all(plan.problems(model, cluster), NotExpressible)
     return TrainingRun(
         model=model,
         cluster=cluster,
