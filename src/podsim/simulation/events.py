@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints, SmallInts
-from podsim.errors import SimulationError
+from podsim.errors import SimulationError, raise_all
 from podsim.native import c_function, c_struct
 from podsim.simulation.state import (
     EVENTS,
@@ -248,8 +248,7 @@ def play(ops: Ops) -> Played:
         np.asarray(column, np.int32) if len(column) else np.full(n, -1, np.int32)
         for column in (ops.join, ops.transfer)
     )
-    if problems := _problems(ops, n, join, transfer):
-        raise SimulationError("; ".join(problems))
+    raise_all(_problems(ops, n, join, transfer), SimulationError)
     program, need = _program(ops, join, transfer)
     state = new_state(program, need)
     structs, seconds = (c_struct(program), c_struct(state)), -1.0
