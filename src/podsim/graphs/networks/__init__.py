@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from podsim.embeddings.tables import TableSet, table_sets
-from podsim.errors import ModelError, check_name, unknown_name
+from podsim.errors import ModelError, check_name
 from podsim.foreign_files import read_start
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
