@@ -146,7 +146,8 @@ def read_training_run(row: Mapping[str, str]) -> TrainingRun:
     cluster, gpus = read_cluster(row["cluster"]), int(plan.gpus)
     if 1 <= gpus < cluster.gpus:
         cluster = cluster.subset(gpus)
-    raise_all(plan.problems(model, cluster), NotExpressible)
+    if problems := plan.problems(model, cluster):
+        raise NotExpressible("; ".join(problems))
     return TrainingRun(
         model=model,
         cluster=cluster,

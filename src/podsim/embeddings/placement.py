@@ -67,11 +67,11 @@ class Layout(NamedTuple):
 @lru_cache(maxsize=64)
 def place_tables(tables: TableSet, machine: TableMachine, *, kinds: tuple[str, ...] = KINDS) -> Layout:
     """The best placement. Raises NoFitError if the tables fit nowhere."""
-    rows = [(each, tables.state_bytes(each)) for each in tables.tables]
+    rows = [(table, tables.state_bytes(table)) for table in tables.tables]
     layouts: list[Layout] = []
     for far in (False, True):
-        ways = (table_choices(each, state, machine, kinds=kinds, far=far) for each, state in rows)
-        choices = [_without_worse([each for each in some if each.memory <= machine.room]) for some in ways]
+        ways = (table_choices(table, state, machine, kinds=kinds, far=far) for table, state in rows)
+        choices = [_without_worse([way for way in some if way.memory <= machine.room]) for some in ways]
         layout = _best(choices, machine) if all(choices) else None
         if layout is not None:
             layouts.append(layout)
@@ -80,7 +80,7 @@ def place_tables(tables: TableSet, machine: TableMachine, *, kinds: tuple[str, .
                 break
     if layouts:
         return min(layouts, key=lambda layout: layout.seconds)
-    size = tables.bytes + sum(each.rows * state for each, state in rows)
+    size = tables.bytes + sum(table.rows * state for table, state in rows)
     room = {"hbm": machine.room * machine.gpus}
     room |= {name: tier.capacity * machine.gpus / tier.pool for name, tier in machine.far_tiers()}
     said = ", ".join(f"{format_quantity(value, 'B')} in {name}" for name, value in room.items())
@@ -95,8 +95,10 @@ def whole_tables(tables: TableSet, machine: TableMachine) -> Layout | None:
     """Whole tables on single GPUs, in the fewest slices of columns where they do not fit; None if they fit nowhere."""
     machine = replace(machine, dedup=False)
     ways = [
-        table_choices(each, tables.state_bytes(each), machine, kinds=("table_wise", "column_wise"), far=False)
-        for each in tables.tables
+        table_choices(
+            table, tables.state_bytes(table), machine, kinds=("table_wise", "column_wise"), far=False
+        )
+        for table in tables.tables
     ]
     state = _State.filled(
         [[way for way in some if way.memory <= machine.room] or some for some in ways], machine
@@ -106,7 +108,7 @@ def whole_tables(tables: TableSet, machine: TableMachine) -> Layout | None:
 
 def _best(choices: list[list[Choice]], machine: TableMachine) -> Layout | None:
     """The best of all proposals, improved; None if none fits."""
-    bound = sum(min(_amortised(each, machine.gpus) for each in ways) for ways in choices)
+    bound = sum(min(_amortised(way, machine.gpus) for way in ways) for ways in choices)
     states = [state for state in _proposals(choices, machine) if state is not None]
     if not states:
         return None
@@ -119,15 +121,15 @@ def _best(choices: list[list[Choice]], machine: TableMachine) -> Layout | None:
 
 def _proposals(choices: list[list[Choice]], machine: TableMachine) -> Iterator[_State | None]:
     """A placement for each largest part, with the lowest price of memory at which all tables have room."""
-    cost = [np.array([_amortised(each, machine.gpus, 4) for each in ways]) for ways in choices]
-    part = [np.array([float(each.load.sum()) for each in ways]) for ways in choices]
-    size = [np.array([each.memory * each.scope * each.blocks for each in ways]) for ways in choices]
+    cost = [np.array([_amortised(way, machine.gpus, 4) for way in ways]) for ways in choices]
+    part = [np.array([float(way.load.sum()) for way in ways]) for ways in choices]
+    size = [np.array([way.memory * way.scope * way.blocks for way in ways]) for ways in choices]
     for splitting in _SPLITTING if len(choices) <= _MANY else _SPLITTING[2:3]:
-        value = [each + splitting * some for each, some in zip(cost, part, strict=True)]
+        value = [least + splitting * some for least, some in zip(cost, part, strict=True)]
         for room in _ROOM:
             price = _lowest_price(value, size, room * machine.room * machine.gpus)
             order = [
-                np.argsort(each + price * some, kind="stable") for each, some in zip(value, size, strict=True)
+                np.argsort(cost + price * some, kind="stable") for cost, some in zip(value, size, strict=True)
             ]
             state = _State.filled(
                 [[ways[at] for at in at_once] for ways, at_once in zip(choices, order, strict=True)], machine
@@ -142,7 +144,7 @@ def _lowest_price(value: list[Floats], size: list[Floats], room: float) -> float
     """s/B. The lowest price of memory at which the cheapest ways of all tables have room, or else a very high one."""
 
     def is_fitting(price: float) -> bool:
-        cheapest = [int((each + price * some).argmin()) for each, some in zip(value, size, strict=True)]
+        cheapest = [int((cost + price * some).argmin()) for cost, some in zip(value, size, strict=True)]
         return sum(float(some[at]) for some, at in zip(size, cheapest, strict=True)) <= room
 
     if is_fitting(0.0):
@@ -176,7 +178,7 @@ class _State:
     def filled(cls, ways: list[list[Choice]], machine: TableMachine) -> _State | None:
         """The placement of tables in order of size, each in the first of its ways that has room; None if none has."""
         state = cls(machine, len(ways))
-        weight = max(sum(_amortised(each[0], machine.gpus) for each in ways), 1e-30)
+        weight = max(sum(_amortised(table[0], machine.gpus) for table in ways), 1e-30)
 
         def size(n: int) -> tuple[int, float]:
             first = ways[n][0]
@@ -255,15 +257,15 @@ class _State:
         """The placement as plain values."""
         peak = self.loads.max(axis=0)
         exposed = max(float(peak[3]) - self.machine.hidden, 0.0)
-        choices = tuple(each for each in self.choices if each is not None)
+        choices = tuple(choice for choice in self.choices if choice is not None)
         positions = tuple(
             tuple(at * choice.scope for at in where)
             for choice, where in zip(choices, self.positions, strict=True)
         )
         return Layout(
             choices=choices, positions=positions, seconds=float(self.seconds()),
-            parts=(*(float(each) for each in peak[:3]), exposed, self.shared), memory=self.memory.copy(),
-            far=tuple(float(each.max()) for each in self.far), loads=self.loads.copy(), bound=bound,
+            parts=(*(float(seconds) for seconds in peak[:3]), exposed, self.shared), memory=self.memory.copy(),
+            far=tuple(float(tier.max()) for tier in self.far), loads=self.loads.copy(), bound=bound,
         )  # fmt: skip
 
 
@@ -333,7 +335,7 @@ def _trials(moved: tuple[int, ...], ways: list[list[Choice]]) -> Iterator[tuple[
 
 def _without_worse(ways: list[Choice]) -> list[Choice]:
     """The ways of a table without those that need no less of anything than another that is divided alike."""
-    figures = [np.array([*each.load, each.memory, each.far, each.shared]) for each in ways]
+    figures = [np.array([*way.load, way.memory, way.far, way.shared]) for way in ways]
     kept: list[int] = []
     for n in sorted(range(len(ways)), key=lambda n: float(figures[n][:4].sum() + figures[n][6])):
         alike = [at for at in kept if (ways[at].scope, ways[at].blocks) == (ways[n].scope, ways[n].blocks)]

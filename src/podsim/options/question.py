@@ -119,9 +119,9 @@ def options_of(group: type) -> dict[str, Option]:
 @cache
 def _options_of(group: Any) -> dict[str, Option]:
     return {
-        each.name: replace(_declared(each), section=_section(group, each.name))
-        for each in dataclasses.fields(group)
-        if "option" in each.metadata
+        option_field.name: replace(_declared(option_field), section=_section(group, option_field.name))
+        for option_field in dataclasses.fields(group)
+        if "option" in option_field.metadata
     }
 
 
@@ -319,11 +319,11 @@ def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -
 
 def _signature(options: dict[str, Option], answer: Callable[..., Any]) -> Signature:
     _, *more = signature(answer).parameters.values()
-    parameters = [_parameter(each) for each in options.values()] + more
+    parameters = [_parameter(parameter) for parameter in options.values()] + more
     parameters.sort(
-        key=lambda each: (
-            each.kind,
-            each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty,
+        key=lambda parameter: (
+            parameter.kind,
+            parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and parameter.default is not Parameter.empty,
         )
     )
     return Signature(parameters, return_annotation=signature(answer).return_annotation)

@@ -26,9 +26,9 @@ class Note(NamedTuple):
 def field_notes(kind: type) -> dict[str, Note]:
     """The notes of the fields of a dataclass, with those that it inherits."""
     notes: dict[str, Note] = {}
-    for each in reversed(kind.__mro__):
-        if is_dataclass(each):
-            notes |= _stated(each)
+    for base in reversed(kind.__mro__):
+        if is_dataclass(base):
+            notes |= _stated(base)
     return notes
 
 

@@ -28,11 +28,11 @@ def _collect(value: Any, path: str, units: dict[str, str], seen: set[tuple[str, 
             seen.add((path, type(value)))
             notes = field_notes(type(value))
             units |= {f"{path}{name}": note.unit for name, note in notes.items() if note.unit}
-        for name, each in vars(value).items():
-            _collect(each, f"{path}{name}.", units, seen)
+        for name, part in vars(value).items():
+            _collect(part, f"{path}{name}.", units, seen)
     elif isinstance(value, Mapping):
-        for name, each in value.items():
-            _collect(each, f"{path}{name}.", units, seen)
+        for name, part in value.items():
+            _collect(part, f"{path}{name}.", units, seen)
     elif isinstance(value, (list, tuple)):
-        for each in value[:_MOST]:
-            _collect(each, path, units, seen)
+        for part in value[:_MOST]:
+            _collect(part, path, units, seen)

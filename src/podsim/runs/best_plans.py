@@ -37,8 +37,8 @@ from podsim.training.search_order import (
 from podsim.training.weight_streaming import streamed_plans
 
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
-    "time": lambda each: (each.step_time, each.memory),
-    "memory": lambda each: (each.memory, each.step_time),
+    "time": lambda plan: (plan.step_time, plan.memory),
+    "memory": lambda plan: (plan.memory, plan.step_time),
 }
 
 
@@ -61,9 +61,9 @@ def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
     """The plans with their commands, the days of their runs with failures, their energy and their money."""
     options, length = case.options, read_length(case.options, case.model)
     full = []
-    for each in result.ranked:
-        laid = Plan(**dict(each.prediction.plan))  # type: ignore[arg-type]
-        prediction = changed(each.prediction, options, laid)
+    for ranked in result.ranked:
+        laid = Plan(**dict(ranked.prediction.plan))  # type: ignore[arg-type]
+        prediction = changed(ranked.prediction, options, laid)
         prediction = replace(prediction, command=plan_command(options, laid, case.cluster))
         part = case.cluster.subset(prediction.gpus)
         prediction = with_run(prediction, case.model, part, laid, length)
@@ -71,7 +71,7 @@ def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
             prediction = with_expense(
                 prediction, part, price=str(options.price), pue=options.pue, carbon=options.carbon
             )
-        full.append(replace(each, prediction=prediction))
+        full.append(replace(ranked, prediction=prediction))
     return replace(result, ranked=tuple(full))
 
 
@@ -147,18 +147,18 @@ def _streamed(case: Case) -> PlanResult:
         )
     plans = streamed_plans(model, cluster, case.fixed, read_limits(case.options.limit, cluster.gpus))
     law = [describe(model, cluster, plan, default_batch=case.default_batch) for plan in plans]
-    order = sorted((each for each in law if each.fits), key=_ORDERS[case.options.objective])
+    order = sorted((plan for plan in law if plan.fits), key=_ORDERS[case.options.objective])
     if not order:
-        least = min(law, key=lambda each: each.memory)
+        least = min(law, key=lambda plan: plan.memory)
         raise NoFitError(
             [
                 f"{least.memory / 1e9:.1f} GB at least on a wafer of {least.memory_limit / 1e9:.1f} GB: take more systems"
             ]
         )
-    front = [each for at, each in enumerate(order) if all(each.memory < best.memory for best in order[:at])]
+    front = [plan for at, plan in enumerate(order) if all(plan.memory < best.memory for best in order[:at])]
     ranked = tuple(
-        Ranked(rank=index + 1, prediction=each, reason=ranking_reason(each, order[0], index))
-        for index, each in enumerate(order[: case.options.top])
+        Ranked(rank=index + 1, prediction=plan, reason=ranking_reason(plan, order[0], index))
+        for index, plan in enumerate(order[: case.options.top])
     )
     return PlanResult(
         **case.described, ranked=ranked,

@@ -29,7 +29,7 @@ def collective_rounds(options: RoundsOptions) -> dict[str, Any]:
     `sent` is the share of the buffer that the busiest rank sends. PodsimError for an unknown algorithm, or a number of
     ranks that it or a picture cannot have.
     """
-    known = {each.name: each for each in ALGORITHMS if each.collective == "all-reduce"}
+    known = {table.name: table for table in ALGORITHMS if table.collective == "all-reduce"}
     check_name("algorithm", options.algorithm, known)
     if not 2 <= options.ranks <= MOST_RANKS:
         raise PodsimError(f"ranks={options.ranks}: a picture has 2 to {MOST_RANKS} ranks")
