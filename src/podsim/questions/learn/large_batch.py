@@ -216,7 +216,7 @@ def _errors(critical: Critical, role: str) -> list[float]:
     if not critical.measured:
         return []
     rows = zip(critical.measured.batches, critical.measured.steps, critical.measured.roles, strict=True)
-    return [abs(critical.law.steps(batch) / steps - 1) for batch, steps, each in rows if each == role]
+    return [abs(critical.law.steps(batch) / steps - 1) for batch, steps, own in rows if own == role]
 
 
 def _published_accuracies() -> tuple[PublishedAccuracy, ...]:

@@ -137,10 +137,10 @@ def _pruned(
     """The answer: all tensors with their sums."""
     return Pruned(
         file=options.file.name, to=str(options.to or ""), compressed=compressed, tensors=tuple(tensors),
-        weights=sum(math.prod(each.shape) for each in tensors),
-        pruned=sum(math.prod(each.shape) for each in tensors if not each.reason), kept=kept, before=before,
-        dense_bytes=sum(each.dense_bytes for each in tensors),
-        compressed_bytes=sum(each.compressed_bytes for each in tensors),
+        weights=sum(math.prod(tensor.shape) for tensor in tensors),
+        pruned=sum(math.prod(tensor.shape) for tensor in tensors if not tensor.reason), kept=kept, before=before,
+        dense_bytes=sum(tensor.dense_bytes for tensor in tensors),
+        compressed_bytes=sum(tensor.compressed_bytes for tensor in tensors),
     )  # fmt: skip
 
 

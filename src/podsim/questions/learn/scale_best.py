@@ -189,8 +189,8 @@ def _answer(asked: _Asked, shape: Shape, prediction: Prediction, flops: float, n
         ),
         known=_points(asked, flops, days, [known.parameters for known in shapes], [known.model for known in shapes]),
         front=_front(asked, flops, money),
-        rate={name: each.rate.value(size, tokens) for name, each in laws.items() if each.rate},
-        batch={name: each.batch.value(size, tokens) for name, each in laws.items() if each.batch},
+        rate={name: own.rate.value(size, tokens) for name, own in laws.items() if own.rate},
+        batch={name: own.batch.value(size, tokens) for name, own in laws.items() if own.batch},
         command=_command(asked, shape), notes=(*notes, *repeats, *range_notes(law, size, tokens)),
     )  # fmt: skip
 

@@ -154,7 +154,7 @@ def _constants(law: LossLaw) -> tuple[ConstantRange, ...]:
             name=name, value=law.constants[name], low=quantile(values, 0.1), high=quantile(values, 0.9)
         )
         for name in NAMES
-        for values in [[each[name] for each in drawn]]
+        for values in [[constants[name] for constants in drawn]]
     )
 
 

@@ -189,7 +189,7 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
 def _read_runs(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> Runs:
     """Parameters, tokens and loss at several moments of the runs that are there."""
     changes = [{**rung.overrides, "sequence": str(options.sequence)} for rung in rungs]
-    sizes = [float(load_model(_MODEL, each).parameters) for each in changes]
+    sizes = [float(load_model(_MODEL, changed).parameters) for changed in changes]
     points = [(size, *read) for size, run in zip(sizes, runs, strict=False) for read in _reads(options, run)]
     sizes_read, tokens, losses = np.array(points).T
     return Runs(parameters=sizes_read, tokens=tokens, loss=losses)
@@ -230,11 +230,11 @@ def _answer(
 
 def _reads(options: ScaleLadderOptions, run: MeasuredTraining) -> list[tuple[float, float]]:
     """(tokens, mean loss around them) at several moments of a run; each batch is drawn from a far longer text."""
-    each = float(options.batch * options.sequence)
+    step_tokens = float(options.batch * options.sequence)
     reads = []
     for share in _READS:
         end = round(share * options.steps)
         begin = min(end - 1, round(_WINDOW * end))
         losses = [row.loss for row in run.rows[begin:end] if row.loss is not None]
-        reads.append((each * (begin + end) / 2, float(np.mean(losses))))
+        reads.append((step_tokens * (begin + end) / 2, float(np.mean(losses))))
     return reads

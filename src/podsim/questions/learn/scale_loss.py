@@ -49,16 +49,16 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
         counts: network_size(options.model, counts)[1] for counts in {law.counts for law in laws.values()}
     }
     others = {
-        key: float(each.loss.loss(sizes[each.counts], tokens))
-        for key, each in laws.items()
-        if each.loss and key != law.name
+        key: float(own.loss.loss(sizes[own.counts], tokens))
+        for key, own in laws.items()
+        if own.loss and key != law.name
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
         high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
         unique=unique, others=others,
-        rate={key: each.rate.value(sizes[each.counts], tokens) for key, each in laws.items() if each.rate},
-        batch={key: each.batch.value(sizes[each.counts], tokens) for key, each in laws.items() if each.batch},
+        rate={key: own.rate.value(sizes[own.counts], tokens) for key, own in laws.items() if own.rate},
+        batch={key: own.batch.value(sizes[own.counts], tokens) for key, own in laws.items() if own.batch},
         notes=(*remarks, *untold_notes(float(band.loss)), *range_notes(law, parameters, tokens)),
     )  # fmt: skip
 

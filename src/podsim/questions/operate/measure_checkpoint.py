@@ -57,7 +57,7 @@ def measure_checkpoint(
     """
     joined = started_rank(os.environ)
     count = options.ranks if options.ranks is not None else joined.world if joined else 4
-    size, each = (
+    size, block = (
         round(parse_quantity(value, "B", what=name))
         for name, value in (("size", options.size), ("block", options.block))
     )
@@ -66,7 +66,7 @@ def measure_checkpoint(
         wrong.append(f"--writer {options.writer[:40]!r}; known: {', '.join(WRITERS)}")
     wrong += wrong_ranks(count, joined.world if joined else None)
     wrong += outside((
-        ("size", size, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
+        ("size", size, max(count, 1), _LARGEST), ("block", block, 4096, 1 << 30),
         ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
     ))  # fmt: skip
     raise_all(wrong)
@@ -77,7 +77,7 @@ def measure_checkpoint(
     _room(storage, size)
     token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
     job = CheckpointJob(
-        place=storage, folder=f"{storage.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
+        place=storage, folder=f"{storage.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=block,
         repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
 

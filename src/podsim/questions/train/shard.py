@@ -188,7 +188,7 @@ def _annotated(options: ShardOptions, setting: _Setting) -> Candidate:
             if problems
             else PodsimError(f"no mesh of {gpus} GPUs has these axes; give one: --mesh")
         )
-    return min(results, key=lambda each: each.order(case.room))
+    return min(results, key=lambda candidate: candidate.order(case.room))
 
 
 def _candidate(case: ShardCase, mesh: Mesh, options: ShardOptions) -> Candidate:
@@ -212,12 +212,12 @@ def _answer(options: ShardOptions, setting: _Setting, best: Candidate, tried: in
     ops = []
     for op, local, copies in zip(graph.ops, step.ops, graph.copies, strict=True):
         texts = []
-        for each in local.exchanges:
-            size = each.elements * (case.software.gradient_bytes if each.phase == "gradients" else case.width)
-            what = f"{each.collective.replace('_', '-')} over {'+'.join(each.axes)}"
-            sent[what] += copies * size * times.get(each.phase, int(plan.micro_batches) if plan else 1)
+        for part in local.exchanges:
+            size = part.elements * (case.software.gradient_bytes if part.phase == "gradients" else case.width)
+            what = f"{part.collective.replace('_', '-')} over {'+'.join(part.axes)}"
+            sent[what] += copies * size * times.get(part.phase, int(plan.micro_batches) if plan else 1)
             if size * copies > 1e3:
-                texts.append(f"{what} {format_quantity(size, 'B', digits=3)} {each.phase}")
+                texts.append(f"{what} {format_quantity(size, 'B', digits=3)} {part.phase}")
         i = op.position
         ops.append(
             ShardedOp(

@@ -175,7 +175,7 @@ def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer
 
 def _named(point: Point, answer: Answer) -> StudyRow:
     """The row of a stored answer, under the name that its design has now. Raises PodsimError for a damaged one."""
-    hints = {each.name: str(each.type) for each in fields(StudyRow)}
+    hints = {field.name: str(field.type) for field in fields(StudyRow)}
     if not {"question", "status"} <= answer.keys() <= hints.keys() or not all(
         _fits(value, hints[name]) for name, value in answer.items()
     ):
