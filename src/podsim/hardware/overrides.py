@@ -70,7 +70,7 @@ def quantity(unit: str) -> Reader:
     return lambda value, what: read_quantity(value, unit, what=what)
 
 
-def count(low: int, high: int) -> Reader:
+def count(low: int, high: int = 100_000) -> Reader:
     """A reader of integers from low to high."""
     return lambda value, what: read_count(value, what=what, low=low, high=high)
 
