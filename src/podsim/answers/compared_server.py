@@ -55,7 +55,6 @@ class ComparedServer(Answer, view=View(report="report.compared_servers:compared_
     file: str
     """The name of the file."""
     runs: tuple[ComparedRun, ...]
-    """The runs."""
     assumptions: tuple[str, ...] = ()
     """The assumptions where the file says nothing."""
 

@@ -74,7 +74,6 @@ class ScenarioRun(
     instances: int = shown("GPUs or instances", hide_if=1, remark="")
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
-    """The precision."""
     engine: str = shown(remark="")
     """The name of the engine."""
     percentile: float = shown(format=_percentile, remark="of the requests within the latency")
@@ -103,7 +102,6 @@ class ScenarioRun(
     rows: tuple[ServedBatch, ...] = shown(is_hidden=True, default=())
     """The row of each batch, on one GPU or instance."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
 
@@ -127,7 +125,6 @@ class StreamRun(
     instances: int = shown("GPUs or instances", hide_if=1, remark="")
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
-    """The precision."""
     engine: str = shown(remark="")
     """The name of the engine."""
     period: float
@@ -163,7 +160,6 @@ class StreamRun(
     points: tuple[LoadPoint, ...] = shown(of_row=lambda run: run.loads, default=())
     """The shares of the most streams, and what requests see there."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
 
@@ -226,7 +222,6 @@ class EnsembleRun(
     latency: float = shown(format=short_seconds, remark="at the percentile")
     """s. The latency at the percentile and the rate."""
     steps: tuple[EnsembleStep, ...]
-    """The steps."""
     points: tuple[LoadPoint, ...] = shown(title="Loads", default=())
     """The latencies at shares of the rate."""
     is_in_time: bool = shown(
@@ -234,6 +229,5 @@ class EnsembleRun(
     )
     """Whether the latency is within the limit."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""

@@ -19,7 +19,6 @@ class Engine:
     name: str
     """The name of the engine and its version."""
     title: str
-    """The title."""
     source: str
     """The source of the measurements."""
     evidence: str
