@@ -49,7 +49,9 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedServer(Answer, view=View(report="report.compared_servers:compared_server_report", rows="rows")):
+class ComparedServer(
+    Answer, view=View(report="report.serving_lab_tables:compared_server_report", rows="rows")
+):
     """The runs of a benchmark's file, and their predictions."""
 
     file: str

@@ -33,7 +33,7 @@ class ExchangeRun(
     view=View(
         report="report.worker_tables:exchange_report",
         data="report.worker_tables:exchange_data",
-        charts="timeline.step_charts:exchange_charts",
+        charts="timeline.link_plots:exchange_charts",
     ),
 ):
     """Many steps of data-parallel workers, played out.

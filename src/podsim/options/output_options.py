@@ -47,16 +47,6 @@ class PlotOutput(Output):
     plot: Path | None = option(None, "Draw it: FILE.svg or .png.", suffixes=PICTURES)
 
 
-def plotted(what: str) -> type[PlotOutput]:
-    """The same, and a picture of something."""
-
-    @dataclass(frozen=True, kw_only=True)
-    class Plotted(PlotOutput):
-        plot: Path | None = like(PlotOutput, "plot", f"Draw {what}: FILE.svg or .png.")
-
-    return Plotted
-
-
 @dataclass(frozen=True, kw_only=True)
 class DrawOutput(PlotOutput):
     """A picture of the slices of GPUs."""

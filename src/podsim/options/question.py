@@ -111,6 +111,12 @@ def like(group: type, name: str, help: str = "", **changes: Any) -> Any:
     return field(default=changed.default, metadata={"option": changed})
 
 
+def reworded(group: type, name: str, help: str) -> type:
+    """The group with another text of one of its options."""
+    changed = (name, options_of(group)[name].annotation, like(group, name, help))
+    return dataclasses.make_dataclass(group.__name__, [changed], bases=(group,), frozen=True, kw_only=True)
+
+
 def options_of(group: type) -> dict[str, Option]:
     """The options of a group by name, in their order."""
     return _options_of(cast("Hashable", group))

@@ -15,8 +15,8 @@ from podsim.network.setting_rules import Run, check_settings
 from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import algorithm_rows, nccl_rows, sweep_setting, table_rows
-from podsim.options.output_options import plotted
-from podsim.options.question import option, overrides_option, question
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import option, overrides_option, question, reworded
 from podsim.records import dataclass, replace
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
@@ -81,7 +81,7 @@ def _check(options: CollectiveOptions) -> None:
 
 @question(
     CollectiveOptions,
-    output=plotted("time and bandwidth over size"),
+    output=reworded(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png."),
     activity="timing the collective",
     reads=_check,
 )

@@ -13,8 +13,8 @@ from podsim.fleet.openb import read_nodes, read_requests
 from podsim.fleet.packing import PACKERS, pack_orders
 from podsim.fleet.queue import Progress, part_of
 from podsim.fleet.traces import DATA
-from podsim.options.output_options import plotted
-from podsim.options.question import option, question
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import option, question, reworded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class PackResult(
 
 @question(
     PackOptions,
-    output=plotted("allocated over requested GPUs"),
+    output=reworded(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png."),
     progress="packing requests",
 )
 def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResult:

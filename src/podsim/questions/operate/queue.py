@@ -17,15 +17,15 @@ from podsim.fleet.queue_machines import machine_of, make_runner, operations_of
 from podsim.fleet.squeue import forecast_starts
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import QueueOptions
-from podsim.options.output_options import plotted
-from podsim.options.question import question
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import question, reworded
 from podsim.storage.checkpoints_stores import load_store
 from podsim.units import parse_quantity
 
 
 @question(
     QueueOptions,
-    output=plotted("use over time and completion times"),
+    output=reworded(PlotOutput, "plot", "Draw use over time and completion times: FILE.svg or .png."),
     plotted="timeline",
     progress="running jobs",
     status=lambda result: int(bool(result.too_large)),

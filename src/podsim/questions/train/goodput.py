@@ -33,8 +33,8 @@ from podsim.fleet.reliability import (
 from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import SavedJobOptions
-from podsim.options.output_options import plotted
-from podsim.options.question import PLAN_FILE, option, question
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import PLAN_FILE, option, question, reworded
 from podsim.runs.best_job import best_job, check_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
@@ -65,7 +65,7 @@ class GoodputOptions(SavedJobOptions):
 @question(
     GoodputOptions,
     fill=PLAN_FILE,
-    output=plotted("intervals and the days' histogram"),
+    output=reworded(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png."),
     reads=check_job,
 )
 def goodput(options: GoodputOptions) -> Goodput:
