@@ -154,6 +154,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name[:80]!r}; known: {shown}"
 
 
+def check_name(kind: str, name: str, known: Collection[str], error: type[PodsimError] = PodsimError) -> None:
+    """Raise an error for an unknown name, with the closest ones."""
+    if name not in known:
+        raise error(unknown_name(kind, name, known))
+
+
 def similar_names(name: str, known: Iterable[str]) -> list[str]:
     """At most three known names that a text may be a slip of: another number, as gpt3 for gpt4, is another thing."""
     close = [

@@ -197,8 +197,8 @@ def _slower_with(resource: str) -> Callable[[Scene], Rows]:
 def _no_longer_hidden(scene: Scene, cluster: Cluster) -> Rows:
     """s by which passes side by side may take longer along a path on a cluster whose kernels are faster.
 
-    An exchange hides behind kernels of its own pass, which become shorter. What is left of it may find nothing else to hide
-    behind, and the host does not launch faster either (docs/laws/step.md).
+    An exchange hides behind kernels of its own pass, which become shorter. What is left of it may find nothing else to
+    hide behind, and the host does not launch faster either (docs/laws/step.md).
     """
     paired = scene.plans.paired
     if not paired.any():
@@ -206,7 +206,8 @@ def _no_longer_hidden(scene: Scene, cluster: Cluster) -> Rows:
     now, then = (
         layout_of(prepare(scene.model, some, scene.plans), slice(None)) for some in (scene.cluster, cluster)
     )
-    assert now.passes.exchanges is not None and then.passes.exchanges is not None
+    assert now.passes.exchanges is not None
+    assert then.passes.exchanges is not None
     forward, backward = np.maximum(then.passes.exchanges.seconds - now.passes.exchanges.seconds, 0.0)
     longer = (now.paths.forward * forward + now.paths.backward * backward).sum(axis=1).max(axis=0)
     return np.where(paired, longer, 0.0)

@@ -142,7 +142,7 @@ def test_interruption_before_anything_was_evaluated(podsim: Run, monkeypatch: py
     def stop(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("podsim.runs.best_plans.search", stop)
+    monkeypatch.setattr("podsim.runs.search_case.search", stop)
     result = podsim("plan", *SMALL)
     assert result.exit_code == 130
     assert "interrupted" in result.stderr

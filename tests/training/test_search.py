@@ -167,8 +167,7 @@ def _check_contenders(some: SearchResult, every: SearchResult) -> None:
 
     assert plans(some, some.pareto) == plans(every, every.pareto)
     some_best, every_best = (
-        plans(found, first_of_each_layout(found, fastest_plans(found), 10_000))
-        for found in (some, every)
+        plans(found, first_of_each_layout(found, fastest_plans(found), 10_000)) for found in (some, every)
     )
     assert some_best[: len(every_best)] == every_best  # of all plans, the fastest 100,000 are looked at
 

@@ -106,8 +106,6 @@ def test_each_half_of_a_backward_pass_waits_for_its_own_launches(gpt22: Model, n
     assert halves.passes.backward == pytest.approx(whole.passes.backward)
 
 
-
-
 def test_uniform_pipeline_has_the_textbook_bubble(selene: Cluster) -> None:
     """With equal stages the bubble is (p - 1) / m of the busy time, / v interleaved: it comes out of the stages' sum."""
     from podsim.workload.specification import Transformer

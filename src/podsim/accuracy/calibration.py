@@ -17,7 +17,7 @@ from podsim.accuracy.left_out_constants import LeftOutGroup, beyond_range, leave
 from podsim.accuracy.price_collectives import network_sweeps
 from podsim.accuracy.price_engines import engine_product
 from podsim.accuracy.tables import Rows, training_rows
-from podsim.errors import CatalogError, PodsimError, TableError, unknown_name
+from podsim.errors import CatalogError, PodsimError, TableError, check_name
 from podsim.hardware.catalog import load_gpu, load_system
 from podsim.kernels.constants import (
     FlashConstants,
@@ -144,8 +144,7 @@ def software_entry(name: str) -> Software:
     """The packaged entry "NAME" or "NAME.GPU"; CatalogError for another name."""
     software, _, gpu = name.partition(".")
     catalog = read_catalog(software_entries())
-    if software not in catalog:
-        raise CatalogError(unknown_name("software", software, catalog))
+    check_name("software", software, catalog, CatalogError)
     return catalog[software].get(gpu) or catalog[software][""]
 
 

@@ -18,7 +18,7 @@ from podsim.accuracy.price_engines import (
 from podsim.accuracy.tables import Row, load
 from podsim.answers.fields import shown
 from podsim.axes import Floats
-from podsim.errors import PlanError, PodsimError
+from podsim.errors import PlanError, PodsimError, raise_all
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_constants import engine_constants, engine_key
 from podsim.kernels.engine_run import EngineRun, format_bytes
@@ -88,8 +88,7 @@ def kernel_sizes(
             problems.append(f"{name}={named[column]} of {named['num_experts']} experts")
     if of_keys and heads % of_keys:
         problems.append(f"heads={heads} is no multiple of kv_heads={of_keys}")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     if "decode" in kernel:
         sizes |= {"isl": 1.0, "step": max(sizes["step"] - 1, 0.0)}
     more = {"step": 0.0, "window_size": float(window), "distribution": skew, **named} | sizes

@@ -228,7 +228,11 @@ def _offloaded_bytes(run: TrainingRun) -> float:
     plan, model = run.plan, run.model
     if not load_software(plan.software, run.cluster.gpu).offloads or plan.recompute != Recompute.FULL:
         return 0.0
-    tokens = plan.micro_batch * (plan.sequence or model.sequence) / (plan.cp * (plan.tp if plan.sequence_parallel else 1))
+    tokens = (
+        plan.micro_batch
+        * (plan.sequence or model.sequence)
+        / (plan.cp * (plan.tp if plan.sequence_parallel else 1))
+    )
     return float(2.0 * tokens * model.hidden * max(0, model.layer_count / plan.pp - 2))
 
 
@@ -242,8 +246,14 @@ def _note(run: TrainingRun, row: Mapping[str, str], memory: float) -> str:
     if memory > usable and not run.layer_only:
         room, inputs = format_quantity(run.cluster.gpu.memory, "B"), _offloaded_bytes(run)
         is_enough = memory - inputs <= usable
-        held = f"; {format_quantity(inputs, 'B')} of layers' inputs lie in the hosts' memory" if is_enough else ""
-        texts.append(f"{'needs' if is_enough else 'does not fit:'} {format_quantity(memory, 'B')} of {room}{held}")
+        held = (
+            f"; {format_quantity(inputs, 'B')} of layers' inputs lie in the hosts' memory"
+            if is_enough
+            else ""
+        )
+        texts.append(
+            f"{'needs' if is_enough else 'does not fit:'} {format_quantity(memory, 'B')} of {room}{held}"
+        )
     texts += [text for text in (run.chosen, run.implied) if text]
     for column in ("mfu", "hfu"):
         if row.get(column):

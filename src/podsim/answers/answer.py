@@ -38,7 +38,7 @@ class View:
     brief: Hook = None
     """The function from an answer to its report at a glance; --verbose prints `report`."""
     rows: Hook = None
-    """The field, or the function, that gives the rows of CSV; by default the answer itself."""
+    """The field, or the function, that gives the rows of CSV; by default what becomes JSON."""
     data: Hook = None
     """The function from an answer to what becomes JSON; by default the answer itself."""
     figure: Hook = None

@@ -49,13 +49,14 @@ class ComparedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedServer(Answer, view=View(report="report.compared_servers:compared_server_report", rows="rows")):
+class ComparedServer(
+    Answer, view=View(report="report.serving_lab_tables:compared_server_report", rows="rows")
+):
     """The runs of a benchmark's file, and their predictions."""
 
     file: str
     """The name of the file."""
     runs: tuple[ComparedRun, ...]
-    """The runs."""
     assumptions: tuple[str, ...] = ()
     """The assumptions where the file says nothing."""
 

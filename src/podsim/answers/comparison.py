@@ -16,7 +16,7 @@ from typing import Any
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fabric_verdict import FabricVerdict
-from podsim.errors import TableError, unknown_name
+from podsim.errors import TableError, check_name, unknown_name
 from podsim.records import dataclass, field, fields, replace
 
 ROLES = ("calibrate", "test")
@@ -258,8 +258,7 @@ class Comparison(
 
     def only(self, role: str) -> Comparison:
         """The rows of one role, and that role's score."""
-        if role not in ROLES:
-            raise TableError(unknown_name("role", role, ROLES))
+        check_name("role", role, ROLES, TableError)
         rows = tuple(row for row in self.rows if row.role == role)
         return replace(self, rows=rows, scores=tuple(s for s in self.scores if s.role == role))
 

@@ -32,9 +32,8 @@ class ExchangeRun(
     Answer,
     view=View(
         report="report.worker_tables:exchange_report",
-        rows="report.worker_tables:exchange_rows",
         data="report.worker_tables:exchange_data",
-        charts="timeline.step_charts:exchange_charts",
+        charts="timeline.link_plots:exchange_charts",
     ),
 ):
     """Many steps of data-parallel workers, played out.

@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
 from podsim.answers.served import ServedBatch
-from podsim.units import format_quantity
+from podsim.units import short_seconds
 
 
 def rate_text(rate: float) -> str:
     """A rate with three digits, and separators from a hundred."""
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-
-
-def _time(seconds: float) -> str:
-    return format_quantity(seconds, "s", digits=3)
 
 
 def _percentile(share: float) -> str:
@@ -26,7 +22,7 @@ def _percentile(share: float) -> str:
 
 def _lateness(latency: float, limit: float | None) -> str:
     """What is said of a latency that is beyond its limit."""
-    return f"later than the limit of {_time(limit)}" if limit is not None and latency > limit else ""
+    return f"later than the limit of {short_seconds(limit)}" if limit is not None and latency > limit else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +33,11 @@ class LoadPoint:
     """1/s. The rate of requests, over all GPUs."""
     share: float = shown("of largest", ":.0%")
     """share. The rate over the largest one within the limit."""
-    p50: float = shown(format=_time)
+    p50: float = shown(format=short_seconds)
     """s. The median latency."""
-    p90: float = shown(format=_time)
+    p90: float = shown(format=short_seconds)
     """s. The latency that nine of ten requests do not exceed."""
-    p99: float = shown(format=_time)
+    p99: float = shown(format=short_seconds)
     """s. The latency that 99 of 100 requests do not exceed."""
     batch: float = shown(format=":.1f")
     """count. The mean number of samples of a batch."""
@@ -78,12 +74,11 @@ class ScenarioRun(
     instances: int = shown("GPUs or instances", hide_if=1, remark="")
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
-    """The precision."""
     engine: str = shown(remark="")
     """The name of the engine."""
     percentile: float = shown(format=_percentile, remark="of the requests within the latency")
     """share. The share of requests that the latency covers."""
-    limit: float | None = shown(format=_time, remark="of the latency")
+    limit: float | None = shown(format=short_seconds, remark="of the latency")
     """s. The limit of the latency at the percentile; None without one."""
     latency: float = shown(remark="at the percentile")
     """s. The latency at the percentile."""
@@ -107,7 +102,6 @@ class ScenarioRun(
     rows: tuple[ServedBatch, ...] = shown(is_hidden=True, default=())
     """The row of each batch, on one GPU or instance."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
 
@@ -131,12 +125,11 @@ class StreamRun(
     instances: int = shown("GPUs or instances", hide_if=1, remark="")
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
-    """The precision."""
     engine: str = shown(remark="")
     """The name of the engine."""
     period: float
     """s. The time between two requests of a stream."""
-    limit: float = shown(format=_time, remark="of the latency")
+    limit: float = shown(format=short_seconds, remark="of the latency")
     """s. The limit of the latency at the percentile."""
     percentile: float = shown(format=_percentile, remark="of the requests within the latency")
     """share. The share of requests that the limit covers."""
@@ -154,9 +147,9 @@ class StreamRun(
     """1/s. The rate of requests of these streams."""
     speed: float = shown("real time", format=lambda speed: f"{speed:,.0f} x")
     """factor. The seconds of streams that are answered in a second: the real-time factor of all streams."""
-    p50: float = shown(format=_time)
+    p50: float = shown(format=short_seconds)
     """s. The median latency of a request with these streams."""
-    p99: float = shown("latency", format=_time, remark="at the percentile")
+    p99: float = shown("latency", format=short_seconds, remark="at the percentile")
     """s. The latency at the percentile with these streams."""
     batch: float = shown(format=":,.0f", remark="requests in the mean")
     """count. The mean number of requests of a batch."""
@@ -167,7 +160,6 @@ class StreamRun(
     points: tuple[LoadPoint, ...] = shown(of_row=lambda run: run.loads, default=())
     """The shares of the most streams, and what requests see there."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
 
@@ -191,7 +183,7 @@ class EnsembleStep:
     """1/s. The rate of requests that the step carries alone, on all GPUs or cores."""
     share: float = shown("use", ":.0%")
     """share. The share of the GPUs' time, or of its cores' time, that the step takes."""
-    spent: float = shown("in step", _time)
+    spent: float = shown("in step", short_seconds)
     """s. The mean time of a request in the step, with its wait."""
     batch: float = shown(format=":.1f")
     """count. The mean number of requests of a batch."""
@@ -215,7 +207,7 @@ class EnsembleRun(
     """The number of GPUs or instances."""
     percentile: float = shown(format=_percentile, remark="of the requests within the latency")
     """share. The share of requests that the limit covers."""
-    limit: float | None = shown(format=_time, remark="of the latency")
+    limit: float | None = shown(format=short_seconds, remark="of the latency")
     """s. The limit of the latency at the percentile; None without one."""
     rate: float = shown(of_row=lambda run: f"{rate_text(run.rate)} requests/s")
     """1/s. The rate of requests: the user's, the largest within the limit, or nine tenths of the capacity."""
@@ -223,14 +215,13 @@ class EnsembleRun(
     """1/s. The rate that all steps together carry."""
     bottleneck: str
     """The step that takes most of a resource that is full first."""
-    lone: float = shown("a lone request", _time, remark="")
+    lone: float = shown("a lone request", short_seconds, remark="")
     """s. The latency of a request that meets no other."""
-    p50: float = shown(format=_time)
+    p50: float = shown(format=short_seconds)
     """s. The median latency at the rate."""
-    latency: float = shown(format=_time, remark="at the percentile")
+    latency: float = shown(format=short_seconds, remark="at the percentile")
     """s. The latency at the percentile and the rate."""
     steps: tuple[EnsembleStep, ...]
-    """The steps."""
     points: tuple[LoadPoint, ...] = shown(title="Loads", default=())
     """The latencies at shares of the rate."""
     is_in_time: bool = shown(
@@ -238,6 +229,5 @@ class EnsembleRun(
     )
     """Whether the latency is within the limit."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""

@@ -85,7 +85,6 @@ class Served(
     audio: float = 0.0
     """s. The audio of a sample, of speech; 0 for other samples."""
     assumptions: tuple[str, ...]
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""
     plan: Mapping[str, object] = field(default_factory=dict)

@@ -141,6 +141,5 @@ class ServedLoad(
     curve: tuple[LoadPoint, ...] = ()
     """The latencies at several rates."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions."""
     warnings: tuple[str, ...] = ()
     """The doubts about the result."""

@@ -58,9 +58,9 @@ class SimulatedStep(
     Answer,
     view=View(
         report="report.simulation:simulated_report",
-        rows="report.simulation:critical_rows",
+        rows=lambda step: (step.failure and step.failure.standing) or step.critical,
         data="report.simulation:simulated_data",
-        charts="timeline.step_charts:step_charts",
+        charts="timeline.link_plots:step_charts",
     ),
 ):
     """One simulated training step."""

@@ -96,7 +96,6 @@ class StudyResult(
     title: str
     """The title of the study."""
     rows: tuple[StudyRow, ...]
-    """The rows."""
     varied: tuple[str, ...]
     """The settings in which designs differ."""
     common: Mapping[str, object]

@@ -88,7 +88,7 @@ class Sweep(
     view=View(
         report="report.collectives:sweep_report",
         figure="report.plot_machine:sweep_figure",
-        rows="report.collectives:sweep_rows",
+        rows=lambda sweep: sweep.algorithms or sweep.rows,
         chart="Time and bandwidth",
     ),
 ):

@@ -135,7 +135,7 @@ def command_names(group: click.Group) -> list[str]:
     names = list(group.commands)
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
-            names += [f"{name} {each}" for each in command.commands]
+            names += [f"{name} {own}" for own in command.commands]
     return names
 
 

@@ -292,7 +292,7 @@ def answer_json(answer: Any, view: View) -> str:
     words = click.get_current_context().meta.get("podsim.words", [])
     plain = load("report.views:data_of")(answer, view)  # which may make what has units
     head = {
-        "version": __version__, "command": shlex.join(words), "units": load("report.json_units:units_of")(answer),
+        "version": __version__, "command": shlex.join(words), "units": load("report.field_notes:units_of")(answer),
     }  # fmt: skip
     rest = plain if isinstance(plain, dict) else {"rows": plain}
     return str(load("report.plain_data:to_json")({"podsim": head, **rest}))

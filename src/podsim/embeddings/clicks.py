@@ -29,8 +29,8 @@ def make_clicks(tables: TableSet, samples: int, seed: int = 0) -> Clicks:
     random = np.random.default_rng(seed)
     numbers = np.log1p(random.lognormal(1.0, 1.5, (samples, _NUMBERS))).astype(np.float32)
     rows = tuple(
-        zipf_rows(each.rows, each.skew, samples * int(np.ceil(each.pooling)), random).reshape(samples, -1)
-        for each in tables.tables
+        zipf_rows(table.rows, table.skew, samples * int(np.ceil(table.pooling)), random).reshape(samples, -1)
+        for table in tables.tables
     )
     logit = numbers[:, 0] - numbers[:, 1] + (rows[0][:, 0] % 2) - 1.5
     return Clicks(numbers, rows, (random.random(samples) < 1.0 / (1.0 + np.exp(-logit))).astype(np.float32))

@@ -104,7 +104,7 @@ class TableSet:
     @property
     def lookup_bytes(self) -> float:
         """B. The rows that a sample reads."""
-        return math.fsum(each.pooling * each.width * ELEMENTS[each.precision] for each in self.tables)
+        return math.fsum(table.pooling * table.width * ELEMENTS[table.precision] for table in self.tables)
 
     def state_bytes(self, table: EmbeddingTable) -> float:
         """B. The optimizer's states of one row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -262,8 +263,7 @@ def _problems(
             more = f" and {len(places) - _SHOWN:,} more" if len(places) > _SHOWN else ""
             problems.append(f"{rule} ({examples}{more})")
     if not isinstance(ids, range) and len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        twice = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+        twice = [name for name, count in Counter(ids).items() if count > 1]
         problems.append(
             f"ids must be unique ({', '.join(str(name)[:40] for name in twice[:_SHOWN])}); if a table holds"
             " several traces, select one by its column (where)"

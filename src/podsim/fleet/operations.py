@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Floats, Ints
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, raise_all, unknown_name
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.queue_state import OUTAGE_RECORD, WINDOW_RECORD, Plant, Records
 from podsim.units import parse_quantity
@@ -110,8 +110,7 @@ class Operations:
                 problems.append(
                     f"{first.text} and {second.text} overlap: give each node one window at a time"
                 )
-        if problems:
-            raise PodsimError("; ".join(problems))
+        raise_all(problems)
 
     @property
     def is_empty(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from podsim.axes import Floats, Ints, Shaped
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.fleet.packing_kernels import NodesNow, Wanted, pack_requests
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -122,8 +122,7 @@ def pack(
     requests: Requests, nodes: Nodes, arrivals: Ints | Sequence[int], packer: str, *, rng: np.random.Generator
 ) -> Packed:
     """Pack requests in the order of arrival, with a random choice among equal nodes, as in Kubernetes."""
-    if packer not in PACKERS:
-        raise PodsimError(unknown_name("packer", packer, PACKERS))
+    check_name("packer", packer, PACKERS)
     order = np.asarray(arrivals, np.int64)
     kinds = np.flatnonzero(requests.gpus > 0)  # GPUs of all nodes are useless to other requests
     weight = requests.count[kinds] / requests.count[kinds].sum()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.training.plan import Plan
 from podsim.training.predict import predict_plan
@@ -26,8 +26,7 @@ def placed_step_seconds(
     gpus = int(plan.gpus)
     part = cluster.subset(gpus)
     problems = plan.problems(model, part)
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     best = _step_seconds(model, part, plan)
     if gpus == 1 or (part.nodes == 1 and (gpus % 2 or not cluster.nics)):
         return best, best, best

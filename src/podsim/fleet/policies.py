@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name, unknown_name
 from podsim.fleet.orders import MOVING, ORDERS
 from podsim.fleet.queue_state import CONSERVATIVE, EASY, SKIP, STRICT, Rules
 
@@ -169,6 +169,5 @@ ELASTIC = Policy(
 def find_policy(name: str, **changes: object) -> Policy:
     """A policy by name, with some of its fields changed. Raises PodsimError for an unknown name or field."""
     known = {policy.name: policy for policy in (*POLICIES, ELASTIC)}
-    if name not in known:
-        raise PodsimError(unknown_name("policy", name, known))
+    check_name("policy", name, known)
     return replace(known[name], **changes)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from math import isfinite
 
 from podsim.answers.expense import Expense, Offer
 from podsim.answers.prediction import Prediction
-from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.errors import PlanError, PodsimError, raise_all, unknown_name
 from podsim.fleet.power import LOADS, busy_share, cluster_power, read_cap
 from podsim.fleet.price_offers import find_offer, price_offer
 from podsim.fleet.site import Site, read_site
@@ -46,8 +46,7 @@ def check_hours(
             problems += error.problems
         except PodsimError as error:
             problems.append(str(error))
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
 
 
 def expense_of(

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podsim.axes import Floats, Ints
-from podsim.errors import ClusterError, PodsimError
+from podsim.errors import ClusterError, PodsimError, raise_all
 from podsim.fleet.elastic import goodput_rates
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.operations import Operations, Outages, endless_jobs
@@ -78,8 +78,7 @@ class Machine:
             problems.append(f"{self.gpus:,} GPUs; a queue has at most {_MOST_GPUS:,}")
         if self.placement not in PLACEMENTS:
             problems.append(f"placement={self.placement!r} may be {', '.join(PLACEMENTS)}")
-        if problems:
-            raise ClusterError("; ".join(problems))
+        raise_all(problems, ClusterError)
 
     @property
     def gpus(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.operations import Operations, read_partitions, read_span
 from podsim.fleet.policies import Policy
@@ -90,8 +90,7 @@ def operations_of(options: QueueOptions, machine: Machine) -> Operations:
         problems.append(
             f"on={options.on}: nodes fail; say which there are, as {max(nodes * machine.gpus // 8, 1)}x8"
         )
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     return Operations(
         rate=_failure_rate(options.failures, options.on, machine), spread=options.spread, drain=known["drain"].value,
         repair=parse_quantity(options.repair, "s", what="repair") if options.repair else known["repair"].value,

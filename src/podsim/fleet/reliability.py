@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from podsim.axes import Floats
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.records import dataclass
 
 DAY = 86400.0
@@ -75,8 +75,7 @@ class LongRun:
         problems += check_counts({"nodes": self.nodes}, low=1)
         if self.spares is not None:
             problems += check_counts({"spares": self.spares}, low=0)
-        if problems:
-            raise PodsimError("; ".join(problems))
+        raise_all(problems)
 
 
 def check_numbers(
@@ -145,8 +144,7 @@ def _stall_and_mtbf(stall: ArrayLike, mtbf: ArrayLike) -> tuple[Floats, Floats]:
         wrong = values[~(np.isfinite(values) & (values > 0))]
         if wrong.size:
             problems.append(f"{name}={wrong.flat[0]:g} must be a finite number of seconds, positive")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     return d, m
 
 
@@ -230,8 +228,7 @@ def blocked_share(spares: int, replaced: float) -> float:
     It holds in the long run only: a run starts with all spares.
     """
     problems = check_numbers({"replaced": replaced}) + check_counts({"spares": spares}, low=0)
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     share = 1.0
     for servers in range(1, spares + 2):
         share = replaced * share / (servers + replaced * share)

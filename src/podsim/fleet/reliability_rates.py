@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from podsim.errors import CatalogError, unknown_name
+from podsim.errors import CatalogError, raise_all, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.packaged import packaged_toml
 from podsim.records import dataclass
@@ -154,8 +154,7 @@ def read_rates(raw: Mapping[str, Any]) -> Rates:
             problems.append(
                 f"[parts.causes] {name}: needs a count and a number, positive, of {', '.join(_OF)}"
             )
-    if problems:
-        raise CatalogError("; ".join(problems))
+    raise_all(problems, CatalogError)
     span = raw["parts"]["days"] * DAY
     return Rates(
         studies={name: _study(name, entry, sources) for name, entry in raw["studies"].items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.fleet.power_catalog import figures
 from podsim.records import dataclass
 
@@ -36,8 +36,7 @@ def read_site(pue: float | None, carbon: float | None, electricity: float | None
         for name, value in given.items()
         if value is not None and not (isfinite(value) and bounds[name][0] <= value <= bounds[name][1])
     ]
-    if wrong:
-        raise PlanError(wrong)
+    raise_all(wrong, PlanError)
     assumptions = [
         f"{name} {default[name].value:g}{bounds[name][2]}: {default[name].source} ({default[name].date})"
         for name, value in given.items()

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 
 from podsim.axes import Floats
-from podsim.errors import MigError, PodsimError
+from podsim.errors import MigError, raise_all
 from podsim.fleet.jobs import Jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.queue import Machine, Schedule
@@ -87,8 +87,7 @@ def run_sliced(
         problems.append(f"repartition={relay:g} s; it must be finite and not negative")
     large = np.flatnonzero(jobs.gpus > machine.gpus)
     problems += [f"job {jobs.ids[j]}: {jobs.gpus[j]} GPUs; there are {machine.gpus}" for j in large[:5]]
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     profile = profile_names(jobs, slicing)
     size = np.array([job_gpus(slicing, name, int(n)) for name, n in zip(profile, jobs.gpus, strict=True)])
     by = {"first come": np.zeros(len(jobs)), "shortest": jobs.guess, "smallest": jobs.guess * size}
@@ -114,8 +113,7 @@ def profile_names(jobs: Jobs, slicing: Slicing) -> list[str]:
     if several:
         examples = ", ".join(f"{jobs.ids[j]}: {jobs.gpus[j]} x {jobs.mig[j]}" for j in several[:5])
         problems.append(f"a job has one instance, as instances cannot talk to each other ({examples})")
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return [names[name] for name in jobs.mig] or [WHOLE] * len(jobs)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from podsim.axes import Floats, Ints
-from podsim.errors import ModelError, unknown_name
+from podsim.errors import ModelError, check_name
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph
 
 RULES = ("attention", "chains", "epilogues")
@@ -44,8 +44,7 @@ _SUMMED = (
 def fuse(graph: OpGraph, rules: Iterable[str] = FUSIONS["all"]) -> OpGraph:
     """The graph after the rules, in their order. Raises ModelError for an unknown rule."""
     for rule in rules:
-        if rule not in RULES:
-            raise ModelError(unknown_name("rule of fusion", rule, RULES))
+        check_name("rule of fusion", rule, RULES, ModelError)
         graph = _FUSERS[rule](graph)
     return graph
 

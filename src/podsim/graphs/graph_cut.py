@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from podsim.axes import Floats, Ints
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.native import c_function
 
 _STARTS, _MOST_STARTS, _TRIED = 8, 256, 16_384
@@ -62,8 +62,7 @@ def divide(
         problems.append(f"devices={devices}: a graph of {len(work)} ops can be divided over 1 to {len(work)}")
     if not 0 <= tolerance < np.inf:
         problems.append(f"tolerance={tolerance}: share by which a device may exceed the mean, 0 or more")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     first, members, size = nets
     asked = (1 + tolerance) * work.sum() / devices * (1 + 1e-9)
     limit = max(asked, _least_bottleneck(work, devices) * (1 + 1e-9))

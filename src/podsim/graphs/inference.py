@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.errors import CatalogError, PlanError, unknown_name
+from podsim.errors import CatalogError, PlanError, check_name
 from podsim.graphs.fusion import FUSIONS, fuse
 from podsim.graphs.graph_cost import plain_costs
 from podsim.graphs.op_graph import OpGraph
@@ -129,8 +129,7 @@ def engines() -> Mapping[str, Engine]:
 
 def load_engine(name: str) -> Engine:
     """The engine of that name. Raises CatalogError for another."""
-    if name not in engines():
-        raise CatalogError(unknown_name("engine", name, engines()))
+    check_name("engine", name, engines(), CatalogError)
     return engines()[name]
 
 

@@ -19,7 +19,7 @@ from podsim.answers.graphs import PlacedTable, TablePlacement
 from podsim.embeddings.lookup_cost import KINDS, TIERS, TableMachine, Tier
 from podsim.embeddings.placement import Layout, place_tables, whole_tables
 from podsim.embeddings.tables import TableSet
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, raise_all, unknown_name
 from podsim.graphs.graph_cost import OpCosts, graph_costs
 from podsim.graphs.graph_memory import graph_memory
 from podsim.graphs.networks import load_network, networks
@@ -156,10 +156,10 @@ def _kinds(placement: str) -> tuple[str, ...]:
     if placement in ("", "best"):
         return KINDS
     kinds = tuple(each.strip().lower().replace("-", "_") for each in placement.split(","))
-    if problems := [
-        unknown_name("placement", each, ("plain", "best", *KINDS)) for each in kinds if each not in KINDS
-    ]:
-        raise PlanError(problems)
+    raise_all(
+        [unknown_name("placement", each, ("plain", "best", *KINDS)) for each in kinds if each not in KINDS],
+        PlanError,
+    )
     return kinds
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podsim.answers.answer import call
-from podsim.errors import CatalogError, ClusterError
+from podsim.errors import CatalogError, ClusterError, raise_all
 from podsim.hardware.catalog import cluster_entry, find, load_gpu, load_system, names
 from podsim.hardware.cluster_names import (
     MOST_NODES,
@@ -203,8 +203,7 @@ class Cluster:
                 for n in numbers
                 if n >= self.nodes
             ]
-        if problems:
-            raise ClusterError("; ".join(problems))
+        raise_all(problems, ClusterError)
         return replace(self, faults=(*self.faults, *((name, share) for name in names)))
 
     def having(self, gpu: str) -> Cluster:

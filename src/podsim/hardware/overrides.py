@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from podsim.answers.answer import call
-from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.errors import CatalogError, UnitError, raise_all, unknown_name
 from podsim.hardware.parts import PEAKS, Gpu, Link, Nic, System
 from podsim.units import format_quantity, parse_quantity
 
@@ -70,7 +70,7 @@ def quantity(unit: str) -> Reader:
     return lambda value, what: read_quantity(value, unit, what=what)
 
 
-def count(low: int, high: int) -> Reader:
+def count(low: int, high: int = 100_000) -> Reader:
     """A reader of integers from low to high."""
     return lambda value, what: read_count(value, what=what, low=low, high=high)
 
@@ -184,8 +184,7 @@ def override_gpu(gpu: Gpu, overrides: Mapping[str, object]) -> Gpu:
     """
     given = {key.removeprefix("gpu."): value for key, value in overrides.items()}
     values, problems = read_overrides(given, GPU_KEYS)
-    if problems:
-        raise CatalogError("; ".join(problems))
+    raise_all(problems, CatalogError)
     return change_gpu(gpu, values)
 
 

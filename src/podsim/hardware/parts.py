@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
-from podsim.errors import CatalogError, unknown_name
+from podsim.errors import CatalogError, check_name
 from podsim.memo import hashed_once
 from podsim.records import dataclass, field
 
@@ -378,8 +378,7 @@ def matmul_peak(gpu: Gpu, precision: str, *, sparse: bool = False) -> float:
     Double precision runs on tensor cores if the GPU has them (fp64_tensor). Raises CatalogError for an
     unknown precision, or for one without matrix products on this GPU.
     """
-    if precision not in PRECISIONS:
-        raise CatalogError(unknown_name("precision", precision, PRECISIONS))
+    check_name("precision", precision, PRECISIONS, CatalogError)
     table, number = gpu.sparse_peaks if sparse else gpu.peaks, PRECISIONS[precision]
     keys = (number.matmul, f"{precision}_tensor") if number.is_native(gpu) else ()
     peaks = [table[key] for key in keys if key in table]

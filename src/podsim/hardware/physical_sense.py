@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podsim.errors import ClusterError
+from podsim.errors import ClusterError, raise_all
 from podsim.hardware.parts import Gpu, Link, System
 from podsim.units import format_quantity
 
@@ -41,8 +41,7 @@ def impossible_values(system: System) -> tuple[str, ...]:
 
 def check_possible(system: System) -> None:
     """Raise ClusterError for a server that cannot be."""
-    if problems := impossible_values(system):
-        raise ClusterError("; ".join(problems))
+    raise_all(impossible_values(system), ClusterError)
 
 
 def doubtful_values(system: System, sold: System, nvlink: Link, network: Link) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.axes import Floats
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, raise_all, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.constants import FlashConstants, kernel_constants
 from podsim.kernels.elementwise import memory_seconds
@@ -131,8 +131,7 @@ def _check(gpu: Gpu, algorithm: str, direction: str, window: int) -> None:
         problems.append(unknown_name("direction", direction, get_args(Direction)))
     if window < 0:
         problems.append(f"window={window} must be zero (none) or more")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
 
 
 def _mean_keys(keys: Floats, window: int) -> Floats:

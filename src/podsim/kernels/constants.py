@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from podsim.errors import CatalogError, PlanError, unknown_name
+from podsim.errors import CatalogError, PlanError, check_name, unknown_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.gemm_correction import Correction, read_correction
 from podsim.packaged import packaged_toml
@@ -292,8 +292,7 @@ def load_constants(name: str) -> KernelConstants:
     is_known, path = not name.endswith(".toml"), Path(name)
     if not is_known:
         name = path.stem
-    elif name not in known_kernels():
-        raise CatalogError(unknown_name("kernel constants", name, known_kernels()))
+    check_name("kernel constants", name, known_kernels(), CatalogError)
     folder: Path = _catalog() if is_known else path.parent
     try:
         table = (

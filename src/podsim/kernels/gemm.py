@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.axes import Floats
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, raise_all, unknown_name
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.gemm_correction import Correction
@@ -104,8 +104,7 @@ def positive(**values: npt.ArrayLike) -> list[Floats]:
         for name, a in zip(values, arrays, strict=True)
         if not ((a > 0) & (a < np.inf)).all()
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     return arrays
 
 

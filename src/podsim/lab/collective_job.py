@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from podsim.errors import LabError, PodsimError
+from podsim.errors import LabError, PodsimError, raise_all
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.library import LIBRARY
 from podsim.lab.measured_collectives import Job
@@ -33,8 +33,7 @@ def collective_job(options: MeasureCollectiveOptions, place: Place | None) -> Jo
         if not (value := getattr(options, key)) >= least
     ]
     wrong += unknown_backend(backend)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)
     tables, library, left_out = _chosen(options.algo, name, world, each)
     tables = _with_room(tables, left_out, world, place, backend)
     if library and name not in LIBRARY:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from podsim.answers.lab import Emulated
 from podsim.answers.saved_run import plain
-from podsim.errors import LabError
+from podsim.errors import LabError, raise_all
 from podsim.lab import links
 from podsim.lab.checkpoint_io import SLOW_DISK
 from podsim.lab.namespaces import configure, enter, own_user, unable, unshare
@@ -114,8 +114,7 @@ class _Stage:
             problems.append("no command; give it after --, as in: -- podsim measure collective")
         elif self.own is None and not shutil.which(self.command[0]):
             problems.append(f"{self.command[0][:80]}: no such command")
-        if problems:
-            raise LabError("; ".join(problems))
+        raise_all(problems, LabError)
 
     def run(self, tell: int) -> int:
         """Make the cluster, run the ranks, and tell the parent what it cannot see from the exit status."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from podsim.launching.flags import Flags
@@ -100,8 +101,8 @@ def model_notes(model: Model, keys: str = "Megatron-LM's options") -> list[str]:
 
 def has_scans(model: Model) -> bool:
     """Whether some layers scan their tokens, as Mamba and linear attention do, instead of attending to them."""
-    a = model.attributes
-    kinds = {a.get("mixer"), *(dict(layer).get("mixer") for layer in a.get("variations") or ())}  # type: ignore[attr-defined]
+    a: Mapping[str, Any] = model.attributes
+    kinds = {a.get("mixer"), *(dict(layer).get("mixer") for layer in a.get("variations") or ())}
     return bool(kinds & {"state", "both"})
 
 

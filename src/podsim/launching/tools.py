@@ -9,7 +9,7 @@ from itertools import combinations, product
 from typing import Any
 
 from podsim.answers.launched import Recipe
-from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.errors import PlanError, PodsimError, check_name, unknown_name
 from podsim.launching import (
     accelerate,
     axolotl,
@@ -153,8 +153,7 @@ def emit(job: Job, tool: str) -> Recipe:
 
     Reading the text gives the plan again, field by field: what the tool's keys do not say is a comment of the text.
     """
-    if tool not in TOOLS:
-        raise PodsimError(unknown_name("tool", tool, TOOLS))
+    check_name("tool", tool, TOOLS)
     made = TOOLS[tool]
     if problem := _other_training(job, made):
         raise PlanError([f"{tool}: {problem}"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name, unknown_name
 from podsim.learning.number_format import FORMATS, Codes, NumberFormat, decode, number_format
 from podsim.learning.rounding import SINGLE, Carrier, encode, rounded_values
 
@@ -169,8 +169,7 @@ def _tensor_scale(largest: np.floating[Any], number: BlockFormat) -> np.float32:
 def _padded(values: ArrayLike, number: BlockFormat, rule: str) -> tuple[NDArray[np.float32], int]:
     """(the array in float32 with whole blocks, the length of its last axis before)."""
     array = np.asarray(values, np.float32)
-    if rule not in SCALE_RULES:
-        raise PodsimError(unknown_name("rule of scales", rule, SCALE_RULES))
+    check_name("rule of scales", rule, SCALE_RULES)
     if array.ndim == 0:
         raise PodsimError(
             f"{number.name} is of blocks of {number.block} values: give an array, not one number"

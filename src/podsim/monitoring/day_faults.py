@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.hardware.cluster import Cluster
 from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
@@ -103,8 +103,7 @@ def _read_fault(text: str, cluster: Cluster, length: float) -> Fault:
     if match is None:
         raise PodsimError(f"fault {text[:60]!r}: expected KIND@NODE/PART@START+LENGTH, such as {_EXAMPLE}")
     kind, node, part = match[1], int(match[2]), int(match[3] or 0)
-    if kind not in fault_kinds():
-        raise PodsimError(unknown_name("kind of fault", kind, fault_kinds()))
+    check_name("kind of fault", kind, fault_kinds())
     which = fault_kinds()[kind]["part"]
     counts = {"gpu": cluster.gpus_per_node, "port": cluster.nics, "node": 1}
     for what, number, count in (("node", node, cluster.nodes), (f"{which} of a {kind}", part, counts[which])):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, raise_all, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.overrides import COLLECTIVE_KEYS, setting
 from podsim.records import dataclass, fields, replace
@@ -87,8 +87,7 @@ class CollectiveSettings:
             problems.append(f"nics={self.nics}: adapters of a node, 1 or more")
         if self.nic_bandwidth is not None and not self.nic_bandwidth > 0:
             problems.append(f"nic_bandwidth={self.nic_bandwidth:g}: a rate above 0, such as 200 Gb/s")
-        if problems:
-            raise PodsimError("; ".join(problems))
+        raise_all(problems)
 
     @property
     def stated(self) -> dict[str, object]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from podsim.axes import Shaped
-from podsim.errors import ClusterError, PodsimError, unknown_name
+from podsim.errors import ClusterError, PodsimError, check_name, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fattree import fat_tree
 from podsim.hardware.nvlink import ring_shares, slot_link
@@ -383,8 +383,7 @@ def _check_values(wires: Wires, size: Array, ranks: Array, given: Array) -> None
         )
         if not good.all()
     ]
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     members = np.minimum(given, ranks)
     if (members > wires.gpus).any():
         raise ClusterError(f"ranks_per_node={int(members.max())}: a node has {wires.gpus} GPUs")
@@ -400,8 +399,7 @@ def _worst(values: Array, good: NDArray[np.bool_]) -> str:
 
 
 def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise PodsimError(unknown_name(kind, str(name), known))
+    check_name(kind, str(name), known)
 
 
 def _read_generation(collective: str, settings: CollectiveSettings) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from podsim.errors import CatalogError, unknown_name
+from podsim.errors import CatalogError, check_name, unknown_name
 from podsim.packaged import packaged_toml
 from podsim.records import dataclass, fields
 
@@ -186,8 +186,7 @@ def load_network(kind: str) -> Network:
     """Constants of one class of networks; CatalogError for an unknown one or a file that breaks its schema."""
     table = _read("networks.toml")
     known = [name for name in table if name != "between"]
-    if kind not in known:
-        raise CatalogError(unknown_name("network", kind, known))
+    check_name("network", kind, known, CatalogError)
     between = Between(**_values("networks.toml", BETWEEN_UNITS, "between"))
     return Network(**_values("networks.toml", NETWORK_UNITS, kind), between=between)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl_tuner import generation
@@ -128,5 +128,4 @@ def check_settings(run: Run) -> None:
     words = {"network": "", "protocol": "", "algorithm": ""}
     words |= {name: str(getattr(run.settings, name)) for name in words}
     problems = [rule.sentence.format(**words) for rule in RULES if rule.breaks(run)]
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)

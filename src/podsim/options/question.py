@@ -21,6 +21,8 @@ from podsim.errors import PodsimError, raise_all
 from podsim.records import MISSING, dataclass, field, replace
 from podsim.units import LEAST, MOST, has_magnitude, parse_quantity
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""is called with (parts done, all)"""
 Reader: TypeAlias = Callable[[Sequence[str], str], Any]
 """gives the value of a repeated option from its texts and its flag"""
 
@@ -93,6 +95,10 @@ class Option:
         return " or ".join(_KIND_NAMES[kind] for kind in self.kinds)
 
 
+def no_progress(done: int, total: int) -> None:
+    """Tell nobody of the parts that are done."""
+
+
 def option(default: Any, help: str, **details: Any) -> Any:
     """A field of a group of options; MISSING as the default makes it required."""
     return field(default=default, metadata={"option": Option(help=help, default=default, **details)})
@@ -105,6 +111,12 @@ def like(group: type, name: str, help: str = "", **changes: Any) -> Any:
     return field(default=changed.default, metadata={"option": changed})
 
 
+def reworded(group: type, name: str, help: str) -> type:
+    """The group with another text of one of its options."""
+    changed = (name, options_of(group)[name].annotation, like(group, name, help))
+    return dataclasses.make_dataclass(group.__name__, [changed], bases=(group,), frozen=True, kw_only=True)
+
+
 def options_of(group: type) -> dict[str, Option]:
     """The options of a group by name, in their order."""
     return _options_of(cast("Hashable", group))
@@ -113,9 +125,9 @@ def options_of(group: type) -> dict[str, Option]:
 @cache
 def _options_of(group: Any) -> dict[str, Option]:
     return {
-        each.name: replace(_declared(each), section=_section(group, each.name))
-        for each in dataclasses.fields(group)
-        if "option" in each.metadata
+        option_field.name: replace(_declared(option_field), section=_section(group, option_field.name))
+        for option_field in dataclasses.fields(group)
+        if "option" in option_field.metadata
     }
 
 
@@ -176,53 +188,42 @@ def pairs(example: str) -> Reader:
 def factors(member: str, example: str) -> Reader:
     """A reader of numbers of members (ranks, workers) and the factor of each."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, float]:
-        return {
-            _number(number, flag, member, example): parse_quantity(text, what=f"{flag} {number[:40]}")
-            for number, text in pairs(example)(texts, flag).items()
-        }
-
-    return read
+    return _members(member, example, lambda text, what, flag: parse_quantity(text, what=what))
 
 
 def throttles(member: str, example: str) -> Reader:
     """A reader of numbers of members, and for each its factor when hot and the time in which it gets hot (s)."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, tuple[float, float]]:
-        values = {}
-        for number, text in pairs(example)(texts, flag).items():
-            factor, at, time = text.partition("@")
-            if not at:
-                raise PodsimError(
-                    f"{flag} {number[:40]}={text[:40]}: expected FACTOR@TIME, such as {example}"
-                )
-            values[_number(number, flag, member, example)] = (
-                parse_quantity(factor, what=flag),
-                parse_quantity(time, "s", what=flag),
-            )
-        return values
+    def read(text: str, what: str, flag: str) -> tuple[float, float]:
+        factor, at, time = text.partition("@")
+        if not at:
+            raise PodsimError(f"{what}={text[:40]}: expected FACTOR@TIME, such as {example}")
+        return parse_quantity(factor, what=flag), parse_quantity(time, "s", what=flag)
 
-    return read
+    return _members(member, example, read)
 
 
 def servers(example: str) -> Reader:
     """A reader of numbers of servers and the GPU of each."""
 
-    def read(texts: Sequence[str], flag: str) -> dict[int, str]:
-        return {
-            _number(number, flag, "server", example): gpu
-            for number, gpu in pairs(example)(texts, flag).items()
-        }
+    return _members("server", example, lambda text, what, flag: text)
+
+
+def _members(member: str, example: str, value_of: Callable[[str, str, str], Any]) -> Reader:
+    """A reader of numbers of members, counted from 0, and the value of each, given (text, its member, flag)."""
+
+    def read(texts: Sequence[str], flag: str) -> dict[int, Any]:
+        values = {}
+        for number, text in pairs(example)(texts, flag).items():
+            what = f"{flag} {number[:40]}"
+            try:
+                position = int(number)
+            except ValueError:
+                raise PodsimError(f"{what}: a {member} is a number, such as {example}") from None
+            values[position] = value_of(text, what, flag)
+        return values
 
     return read
-
-
-def _number(text: str, flag: str, member: str, example: str) -> int:
-    """The number of a member, counted from 0."""
-    try:
-        return int(text)
-    except ValueError:
-        raise PodsimError(f"{flag} {text[:40]}: a {member} is a number, such as {example}") from None
 
 
 Group = TypeVar("Group")
@@ -324,11 +325,11 @@ def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -
 
 def _signature(options: dict[str, Option], answer: Callable[..., Any]) -> Signature:
     _, *more = signature(answer).parameters.values()
-    parameters = [_parameter(each) for each in options.values()] + more
+    parameters = [_parameter(parameter) for parameter in options.values()] + more
     parameters.sort(
-        key=lambda each: (
-            each.kind,
-            each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty,
+        key=lambda parameter: (
+            parameter.kind,
+            parameter.kind is Parameter.POSITIONAL_OR_KEYWORD and parameter.default is not Parameter.empty,
         )
     )
     return Signature(parameters, return_annotation=signature(answer).return_annotation)

@@ -7,7 +7,6 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from podsim.options.output_options import PlotOutput
 from podsim.options.plan_options import JobOptions, SearchOptions, TrainedFields
 from podsim.options.question import like, option, overrides_option, pairs
 
@@ -69,10 +68,3 @@ class ScaleBestOptions:
     software: Any = like(TrainedFields, "software")
     price: str | float = like(SearchOptions, "price")
     overrides: Mapping[str, str] | None = overrides_option("gpu.memory=64GB, network.bandwidth=100Gb/s")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleOutput(PlotOutput):
-    """A picture of losses."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw it: FILE.svg or .png.")

@@ -14,7 +14,6 @@ Nothing here computes a score: `podsim.accuracy` puts the scores into the compar
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import Any
 
@@ -37,15 +36,9 @@ _PUBLIC = {
 
 __all__ = [*_PUBLIC]  # noqa: PLE0604 - names from the table above
 
-_MOVED = ("plot_links", "read_timeline", "write_timeline")
-"""Names that moved to podsim.timeline."""
-
 
 def __getattr__(name: str) -> Any:
-    """A public name from its module; with a warning, one that moved to podsim.timeline."""
-    if name in _PUBLIC:
-        return getattr(import_module(f"podsim.report.{_PUBLIC[name]}"), name)
-    if name not in _MOVED:
+    """A public name from its module."""
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"podsim.report.{name} is now podsim.timeline.{name}", DeprecationWarning, stacklevel=2)
-    return getattr(import_module("podsim.timeline"), name)
+    return getattr(import_module(f"podsim.report.{_PUBLIC[name]}"), name)

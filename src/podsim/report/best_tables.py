@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from podsim.answers.best_serving import BestServing, FrontPoint, MeasuredPoint, ServingWay
-from podsim.report.columns import Column, Table
+from podsim.report.columns import Column, Table, rate_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
 from podsim.units import format_quantity
 
@@ -108,14 +108,10 @@ def _way(answer: BestServing, way: ServingWay) -> Iterator[Block]:
     yield f"{way.tokens_per_gpu:,.0f} tokens/s per GPU, {way.tokens_per_user:,.0f} tokens/s per user{money}"
     kept = f"{way.met:.1%} of requests keep the limits"
     few = f", the fewest that carry this load ({answer.fewest})" if answer.fewest and way.keeps else ""
-    yield f"{way.gpus} of {answer.gpus} GPUs{few}; {kept}; saturates at about {_rate(way.capacity)} requests/s"
+    yield f"{way.gpus} of {answer.gpus} GPUs{few}; {kept}; saturates at about {rate_text(way.capacity)} requests/s"
     yield f"Held back: {'; '.join(way.limits)}"
     if way.command:
         yield Paragraph(way.command, indent="    ", first="  $ ")
-
-
-def _rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _others(answer: BestServing) -> Iterator[Block]:

@@ -11,7 +11,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from podsim.answers.comparison import ClassScore, Comparison
 from podsim.answers.fabric_verdict import FabricVerdict
@@ -218,11 +217,6 @@ def links_text(run: MeasuredCollectives | MeasuredDdp) -> str:
 def measured_report(run: MeasuredCollectives) -> Iterator[Block]:
     """A measured run as nccl-tests prints it."""
     yield raw(measured_text(run))
-
-
-def sweep_rows(sweep: Sweep) -> Sequence[Any]:
-    """What CSV shows: the algorithms side by side, or the sizes."""
-    return sweep.algorithms or sweep.rows
 
 
 def sweep_report(sweep: Sweep) -> Iterator[Block]:

@@ -146,6 +146,11 @@ def ratio(number: float | None) -> str:
     return "-" if number is None else f"{number:.2f}"
 
 
+def rate_text(rate: float) -> str:
+    """A rate or an amount with three digits, and separators from a hundred."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def quantity_text(number: float, unit: str) -> str:
     """An SI value with its unit: (0.0203, "s") as "20.3 ms", rates in 1/s as "1,234 /s" or "12.35 k/s"."""
     if unit != "1/s":

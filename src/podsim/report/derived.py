@@ -131,20 +131,20 @@ def _part(title: str, cell: Cell, value: Any, note: Note) -> Iterator[Block]:
     if title:
         yield bold(title)
     if isinstance(value, Mapping):
-        yield from _facts([_entry(str(name), each, cell, note) for name, each in value.items()])
+        yield from _facts([_entry(str(name), held, cell, note) for name, held in value.items()])
     elif dataclasses.is_dataclass(value):
         yield from _blocks(value)
     elif _has_rows(value):
         yield rows_block(value)
     else:
-        yield ", ".join(_text(cell, note, None, each) for each in value)
+        yield ", ".join(_text(cell, note, None, part) for part in value)
 
 
 def _entry(name: str, value: Any, cell: Cell, note: Note) -> tuple[str, str, str]:
     """An entry of a mapping as a fact; what it holds in turn stands behind it."""
     if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
         inner = value.items() if isinstance(value, Mapping) else enumerate(value)
-        return str(name), "", ", ".join(f"{key} {_text(cell, note, None, each)}" for key, each in inner)
+        return str(name), "", ", ".join(f"{key} {_text(cell, note, None, part)}" for key, part in inner)
     return str(name), _text(cell, note, None, value), ""
 
 
@@ -190,7 +190,7 @@ def table_columns(kind: Any, rows: Sequence[Any], path: str = "") -> list[Column
 def _is_text(value: Any) -> bool:
     """Whether a value is a text, or several."""
     return isinstance(value, str) or (
-        isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)
+        isinstance(value, (tuple, list)) and all(isinstance(part, str) for part in value)
     )
 
 
@@ -221,7 +221,7 @@ def _plain(value: Any, form: str) -> str:
     if isinstance(value, (int, float)):
         return _number(value, form)
     if isinstance(value, (tuple, list)):
-        return ", ".join(_plain(each, form) for each in value)
+        return ", ".join(_plain(part, form) for part in value)
     return str(value)
 
 

@@ -35,7 +35,7 @@ _GPUS = Table(
     Column("dense", "0.peak", "FLOP/s"),
     Column("2:4 sparse", "0.sparse", "FLOP/s", missing="-"),
     Column("over fp32", "0.gain", ":.1f", missing="-"),
-    Column("GPU", lambda same: ", ".join(each.gpu for each in same), wrap=True),
+    Column("GPU", lambda same: ", ".join(gpu.gpu for gpu in same), wrap=True),
 )
 _CODES = Table(
     Column("asked", "asked", ":.9g"),

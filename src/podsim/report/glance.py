@@ -41,8 +41,8 @@ def plans_glance(result: Answer) -> Iterator[Block]:
     yield from _answer(best, result.notes)
     if len(result.ranked) > 1:
         yield ""
-        has_sizes = len({each.prediction.gpus for each in result.ranked}) > 1
-        yield Rows(_OTHERS, [_Other(result.ranked[0], each, has_sizes) for each in result.ranked])
+        has_sizes = len({ranked.prediction.gpus for ranked in result.ranked}) > 1
+        yield Rows(_OTHERS, [_Other(result.ranked[0], ranked, has_sizes) for ranked in result.ranked])
     if result.optimism:
         yield Paragraph(f"{result.optimism.basis}.")
     partly = "" if result.complete else " (interrupted: the best so far)"

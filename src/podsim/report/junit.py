@@ -28,9 +28,9 @@ def junit_text(acceptance: Acceptance) -> str:
         )  # fmt: skip
         for row in rows:
             _case(suite, group, row)
-    for each in root.iter():  # without the characters that XML 1.0 forbids
-        each.attrib = {name: visible_lines(value) for name, value in each.attrib.items()}
-        each.text = visible_lines(each.text or "") or None
+    for element in root.iter():  # without the characters that XML 1.0 forbids
+        element.attrib = {name: visible_lines(value) for name, value in element.attrib.items()}
+        element.text = visible_lines(element.text or "") or None
     Xml.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, "unicode")}\n'
 

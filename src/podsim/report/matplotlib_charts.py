@@ -144,8 +144,10 @@ def _draw_chart(axes: Axes, chart: Chart) -> list[Any]:
             "above": {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0)},
         }
         corner = corners.get(chart.legend, {"loc": chart.legend})
-        look = {"title": chart.legend_title or None, "title_fontsize": 9, "alignment": "left"}
-        axes.legend(**corner, **look, fontsize=8.5, ncols=chart.legend_columns, handlelength=2.4)
+        axes.legend(
+            **corner, title=chart.legend_title or None, title_fontsize=9, alignment="left", fontsize=8.5,
+            ncols=chart.legend_columns, handlelength=2.4,
+        )  # fmt: skip
     return labels
 
 

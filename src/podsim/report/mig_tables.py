@@ -202,9 +202,9 @@ def config_rows(configurations: Sequence[Any]) -> list[dict[str, Any]]:
     """A row for each configuration of a mig-parted file."""
     return [
         {
-            "configuration": each.name,
-            "devices": "all" if each.devices is None else ",".join(map(str, each.devices)),
-            "enabled": each.enabled, "layout": "" if each.layout is None else str(each.layout),
+            "configuration": entry.name,
+            "devices": "all" if entry.devices is None else ",".join(map(str, entry.devices)),
+            "enabled": entry.enabled, "layout": "" if entry.layout is None else str(entry.layout),
         }
-        for each in configurations
+        for entry in configurations
     ]  # fmt: skip

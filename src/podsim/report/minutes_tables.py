@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.minutes import BenchmarkMinutes, MinutesTable, TargetPlan, TargetRun
-from podsim.report.columns import Column, Table
+from podsim.report.columns import Column, Table, rate_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items
 
 
@@ -24,7 +24,7 @@ def minutes_report(table: MinutesTable) -> Iterator[Block]:
     ]
     if any(row.node for row in table.rows):
         columns += [
-            Column("one GPU, h", lambda row: _time(_gpu_seconds(row), 3600), align="r"),
+            Column("one GPU, h", lambda row: _time(row.node and row.node.gpu_seconds, 3600), align="r"),
             Column("published", lambda row: _time(_published_gpu_seconds(row), 3600), align="r"),
             Column("error", lambda row: _error(row.node_error), align="r"),
         ]
@@ -54,10 +54,6 @@ def _error(error: float | None) -> str:
     return "" if error is None else f"{error:+.0%}"
 
 
-def _gpu_seconds(row: BenchmarkMinutes) -> float | None:
-    return None if row.node is None else row.node.gpu_seconds
-
-
 def _published_gpu_seconds(row: BenchmarkMinutes) -> float | None:
     return None if row.node is None or row.node_published is None else row.node_published * row.node.gpus
 
@@ -67,7 +63,7 @@ def target_report(plan: TargetPlan) -> Iterator[Block]:
     best, unit = plan.best.run, "tokens" if plan.benchmark == "transformer" else plan.sample
     goal = "the least time" if plan.objective == "time" else "the least money"
     yield bold(f"{plan.title} to {plan.target} on {plan.cluster} ({plan.gpu}), MLPerf {plan.round}")
-    money = "" if plan.best.usd is None else f", {_money(plan.best.usd)} USD ({plan.price})"
+    money = "" if plan.best.usd is None else f", {rate_text(plan.best.usd)} USD ({plan.price})"
     count = f"{best.gpus:,} GPU{'s' if best.gpus > 1 else ''}, batch {best.batch:,.0f} {unit}"
     yield Paragraph(
         f"For {goal}: {count}: {_time(best.seconds, 60)} minutes, "
@@ -88,16 +84,12 @@ def target_report(plan: TargetPlan) -> Iterator[Block]:
         Column("saves", lambda row: "" if row.saved is None else f"{row.saved:.0%}", align="r"),
         Column("startup, evaluation", lambda row: _share(row.run), align="r", drop=2),
         Column("GPU efficiency", lambda row: f"{row.efficiency:.0%}", align="r", drop=1),
-        Column("USD", lambda row: "" if row.usd is None else _money(row.usd), align="r"),
+        Column("USD", "usd", rate_text),
         Column("", lambda row: "best" if row is plan.best else "end" if row is plan.end else ""),
     )
     yield Rows(Table(*columns), plan.choices)
     yield dim(f"Costed: {best.how}.")
     yield from items("Notes", plan.notes)
-
-
-def _money(usd: float) -> str:
-    return f"{usd:,.0f}" if usd >= 100 else f"{usd:.3g}"
 
 
 def _share(run: TargetRun) -> str:

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,12 +36,9 @@ def plain_value(value: Any) -> Any:
 def _shown_fields(value: Any) -> dict[str, Any]:
     """The fields of a dataclass, without the optional ones that are empty."""
     named = [(field, getattr(value, field.name)) for field in fields(value)]
-    return {field.name: item for field, item in named if not _is_omitted(field, item)}
-
-
-def _is_omitted(field: Field[Any], value: object) -> bool:
-    """Whether a field is optional and empty."""
-    return value is None and bool(field.metadata.get("optional"))
+    return {
+        field.name: item for field, item in named if item is not None or not field.metadata.get("optional")
+    }
 
 
 def to_json(value: Any) -> str:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from markupsafe import Markup
 
 from podsim.answers.study import FITS, StudyResult, StudyRow
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.report.chart_marks import BLUE, MUTED, Axis, Bars, Chart, Mark, Series, Sheet
 from podsim.report.matplotlib_charts import draw
 from podsim.report.plots import figure_image
@@ -42,8 +42,7 @@ def study_figure(result: StudyResult, *, chart: str = "overview", axes: str = "m
     """
     read_axes(axes)
     known = _panels(result, axes)
-    if chart not in ("overview", *_CHARTS):
-        raise PodsimError(unknown_name("chart", chart, ("overview", *_CHARTS)))
+    check_name("chart", chart, ("overview", *_CHARTS))
     names = list(known) if chart == "overview" else [chart]
     if not names or names[0] not in known:
         lack = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from podsim.answers.queued import ContainerStart, JobStart, QueueResult, QueueRun
 from podsim.report.columns import Column, Table, quantity_text
-from podsim.report.screen import Block, Paragraph, Rows, bold, dim
+from podsim.report.screen import Block, Paragraph, Rows, bold, dim, warnings
 
 _HEAVY = ("jct", "timeline", "users")
 _USERS = 8
@@ -94,7 +94,7 @@ def _container_text(start: ContainerStart) -> str:
 
 
 def _starts_report(result: QueueResult) -> Iterator[Block]:
-    yield from (Paragraph(f"Warning: {text}", "warning") for text in result.warnings)
+    yield from warnings(result.warnings)
     yield from (Rows(_STARTS, result.starts[:_LISTED]), "")
     if len(result.starts) > _LISTED:
         yield dim(f"and {len(result.starts) - _LISTED:,} more; --json lists all")

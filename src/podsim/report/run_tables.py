@@ -48,13 +48,13 @@ def _day_facts(run: Goodput) -> Iterator[tuple[str, str, str]]:
 
 
 def _cause_facts(run: Goodput) -> Iterator[tuple[str, str, str]]:
-    each = f"{run.rate * _DAY:.3g} failures of a node a day; " if run.rate else ""
+    failures = f"{run.rate * _DAY:.3g} failures of a node a day; " if run.rate else ""
     hangs = f"; {run.hang:.1%} of failures show after {duration(run.timeout)} only" if run.hang else ""
     slow = ", slow nodes apart" if run.losses.get("slow") else ""
     marks = f"Young {duration(run.young)}, Daly {duration(run.daly)}, exact {duration(run.best)}"
     checkpoint = run.checkpoint
     target = f"to {checkpoint.store or checkpoint.to}, {checkpoint.mode}"
-    yield "a failure every", duration(run.mtbf), f"{each}{run.rate_source}"
+    yield "a failure every", duration(run.mtbf), f"{failures}{run.rate_source}"
     yield "restart", duration(run.restart), f"reading the checkpoint {duration(run.load)}{hangs}"
     yield (
         "spare nodes",

@@ -64,18 +64,14 @@ def schedule_report(sheet: ScheduleSheet) -> Iterator[Block]:
     columns = [
         Column("rank", "0", ":d"),
         Column("waits", "1", ":.4g"),
-        Column("activations", "2", _times_text),
-        Column("weights", "3", lambda copies: f"{copies:g}x"),
+        Column("activations", "2", "{:.3g}x".format),
+        Column("weights", "3", "{:g}x".format),
     ]
     figures = [sheet.idle, sheet.activations, sheet.copies]
     if sheet.staleness:
         columns.append(Column("updates late", "4", ":d"))
         figures.append(sheet.staleness)
     yield Rows(Table(*columns), list(zip(range(sheet.ranks), *figures, strict=True)))
-
-
-def _times_text(held: float) -> str:
-    return f"{held:.3g}x"
 
 
 def _sentences(sheet: ScheduleSheet) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podsim.answers.served import Figure, Served, ServedBatch
-from podsim.report.columns import Column, Table
+from podsim.report.columns import Column, Table, rate_text
 from podsim.report.screen import Block, Paragraph, Rows, bold, dim, items, warnings
 from podsim.units import format_quantity
 
@@ -42,7 +42,7 @@ def _batches(served: Served) -> Table:
     return Table(
         Column("batch", "", ":d"),
         Column("latency", "", "s"),
-        Column(_UNIT[kind], "throughput", _rate_text),
+        Column(_UNIT[kind], "throughput", rate_text),
         *(of_tokens if kind == "generator" else ()),
         *(
             (Column("x real time", lambda row: served.audio * row.throughput, ":,.0f"),)
@@ -53,10 +53,6 @@ def _batches(served: Served) -> Table:
         Column("memory", "", "B", digits=3),
         Column("", _verdict),
     )
-
-
-def _rate_text(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _verdict(row: ServedBatch) -> str:
@@ -72,7 +68,7 @@ def _best(served: Served) -> Paragraph:
     copies = "replicas" if served.layout else "instances"
     instances = f" on {served.instances} {copies}" if served.instances > 1 else ""
     in_time = f", answered{limit}" if limit else ""
-    rate = f"{_rate_text(served.total)} {_UNIT[served.kind]}"
+    rate = f"{rate_text(served.total)} {_UNIT[served.kind]}"
     speech = f", {served.total * served.audio:,.0f} x real time" if served.audio else ""
     return bold(
         f"Best: batch {served.best.batch}, {rate}{speech}{instances}{in_time}; most of the time goes to "

@@ -297,8 +297,3 @@ def _summary(timeline: Timeline) -> dict[str, Any]:
     ]
     kinds = {kind: float(busy) for kind, busy in zip(timeline.kinds, timeline.busy(), strict=True)}
     return {"spans": len(timeline), "seconds": timeline.seconds, "lanes": lanes, "kinds": kinds}
-
-
-def critical_rows(step: SimulatedStep) -> Sequence[Any]:
-    """What CSV shows: the ranks that a failure stops, or the critical path."""
-    return (step.failure.standing if step.failure else ()) or step.critical

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from podsim.answers.trained import MeasuredTraining, layout_text, some_steps
 from podsim.report.columns import Column, Table, percent
-from podsim.report.precision_tables import precision_report
 from podsim.report.screen import Block, Paragraph, Rows, raw
-from podsim.report.trained_texts import accuracy_text
 from podsim.units import format_quantity, short_seconds
 
 _EXCHANGES = {"ps": "a parameter server, in step", "async": "a parameter server, nobody waits"}
@@ -89,3 +87,40 @@ def _tuned(run: MeasuredTraining) -> Iterator[str]:
 
 def _processors(run: MeasuredTraining) -> str:
     return f"ranks {percent(run.cpu)}, other programs {percent(run.others)} of {run.cores} cores"
+
+
+def precision_report(run: MeasuredTraining) -> Iterator[Block]:
+    """What a precision did to one run; nothing of one in fp32 without a loss scale."""
+    if run.precision == "fp32" and run.loss_scale == "none":
+        return
+    lost = sum(run.lost) / max(1, len(run.lost))
+    names = ", ".join(f"{name} {share:.0%}" for name, share in list(run.lost_by.items())[:3])
+    most = f"; most in {names}" if names else ""
+    scale = f", loss scale {run.loss_scale}" if run.loss_scale != "none" else ""
+    yield Paragraph(
+        f"precision {run.precision}{scale}: {percent(lost)} of the gradients became 0 by rounding{most}"
+    )
+    if run.scales and run.loss_scale == "dynamic":
+        yield Paragraph(
+            f"the loss scale ended at {run.scales[-1]:,.0f}; {len(run.skipped)} steps were skipped"
+        )
+    if run.diverged is not None:
+        where = f": {run.overflow} is not finite" if run.overflow else ""
+        yield Paragraph(f"diverged at step {run.diverged}{where}", "alarm")
+
+
+def accuracy_text(run: MeasuredTraining) -> str:
+    """The accuracy on a sample, before and after pruning."""
+    shares = {name: f"{share:.2%}".replace("%", " %") for name, share in run.accuracy.items()}
+    kept = (
+        f"pruned 2:4 after step {run.prune_at}, {shares['kept']} of the magnitude kept"
+        if "kept" in shares
+        else ""
+    )
+    if "end" not in shares:
+        return kept
+    if "dense" not in shares:
+        return f"accuracy {shares['end']}" + f"; {kept}" * bool(kept)
+    points = 100 * (run.accuracy["end"] - run.accuracy["dense"])
+    end = f"{shares['end']} after retraining ({points:+.2f} points)"
+    return f"accuracy {shares['dense']} dense, {shares['pruned']} {kept}, {end}"

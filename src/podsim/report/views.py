@@ -37,10 +37,10 @@ def report_of(answer: Any, view: View | None = None, *, brief: bool = True, deta
 
 def rows_of(answer: Any, view: View | None = None) -> Any:
     """What CSV shows of an answer, whatever its kind."""
-    rows = (view or view_of(answer)).rows
-    if isinstance(rows, str) and ":" not in rows:
-        return getattr(answer, rows)
-    return call(rows, answer) if rows else answer
+    view = view or view_of(answer)
+    if isinstance(view.rows, str) and ":" not in view.rows:
+        return getattr(answer, view.rows)
+    return call(view.rows or view.data, answer) if view.rows or view.data else answer
 
 
 def data_of(answer: Any, view: View | None = None) -> Any:

@@ -180,11 +180,6 @@ def tradeoff_report(compared: Tradeoff) -> Iterator[Block]:
     )
 
 
-def exchange_rows(run: ExchangeRun) -> list[dict[str, Any]]:
-    """An exchange as its only row."""
-    return [exchange_data(run)]
-
-
 def tradeoff_rows(compared: Tradeoff) -> list[dict[str, Any]]:
     """The runs of a comparison as plain data."""
     return [exchange_data(run) for run in compared.runs]

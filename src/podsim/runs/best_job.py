@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from podsim.accuracy.stated_prediction import describe
 from podsim.errors import NoFitError, PodsimError
 from podsim.launching.plan_file import with_plan
@@ -26,7 +28,8 @@ def best_job(options: SavedJobOptions) -> Job:
         options.model, options.on, result.gpus, options.sequence, options.overrides, options.train
     )
     prediction = result.ranked[0].prediction
-    return Job(model=network, cluster=cluster, plan=Plan(**dict(prediction.plan)), prediction=prediction)  # type: ignore[arg-type]
+    plan: Any = dict(prediction.plan)
+    return Job(model=network, cluster=cluster, plan=Plan(**plan), prediction=prediction)
 
 
 def check_job(options: SavedJobOptions) -> None:

@@ -16,14 +16,15 @@ from podsim.answers.prediction import ParetoPoint, PlanResult, Prediction, Ranke
 from podsim.errors import NoFitError, PlanError
 from podsim.fleet.power_cost import with_expense
 from podsim.options.plan_options import SearchOptions
+from podsim.options.question import Progress
 from podsim.runs.plan_trade import weighed_plans
-from podsim.runs.search_case import TRADES, Case, Progress, read_case
+from podsim.runs.search_case import TRADES, Case, read_case
 from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
 from podsim.training.predict import predict_ahead
-from podsim.training.search import SearchResult, search
+from podsim.training.search import SearchResult
 from podsim.training.search_limits import limit_words, read_limits
 from podsim.training.search_order import (
     fastest_plans,
@@ -36,8 +37,8 @@ from podsim.training.search_order import (
 from podsim.training.weight_streaming import streamed_plans
 
 _ORDERS: dict[str, Callable[[Prediction], tuple[float, float]]] = {
-    "time": lambda each: (each.step_time, each.memory),
-    "memory": lambda each: (each.memory, each.step_time),
+    "time": lambda plan: (plan.step_time, plan.memory),
+    "memory": lambda plan: (plan.memory, plan.step_time),
 }
 
 
@@ -60,9 +61,9 @@ def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
     """The plans with their commands, the days of their runs with failures, their energy and their money."""
     options, length = case.options, read_length(case.options, case.model)
     full = []
-    for each in result.ranked:
-        laid = Plan(**dict(each.prediction.plan))  # type: ignore[arg-type]
-        prediction = changed(each.prediction, options, laid)
+    for ranked in result.ranked:
+        laid = Plan(**dict(ranked.prediction.plan))  # type: ignore[arg-type]
+        prediction = changed(ranked.prediction, options, laid)
         prediction = replace(prediction, command=plan_command(options, laid, case.cluster))
         part = case.cluster.subset(prediction.gpus)
         prediction = with_run(prediction, case.model, part, laid, length)
@@ -70,7 +71,7 @@ def with_whole_runs(case: Case, result: PlanResult) -> PlanResult:
             prediction = with_expense(
                 prediction, part, price=str(options.price), pue=options.pue, carbon=options.carbon
             )
-        full.append(replace(each, prediction=prediction))
+        full.append(replace(ranked, prediction=prediction))
     return replace(result, ranked=tuple(full))
 
 
@@ -78,16 +79,7 @@ def _corrected_case(case: Case, progress: Progress | None) -> Case:
     """The case with the software that explains a measured step best, and with the correction by that step."""
     options, cluster = case.options, case.cluster
     seconds, fields = read_measured(options.measured)
-    wanted = read_limits({**(options.limit or {}), **fields}, cluster.gpus)
-    result = search(
-        case.model,
-        cluster,
-        case.fixed,
-        headroom=case.headroom,
-        wanted=wanted,
-        progress=progress,
-        jobs=options.jobs,
-    )
+    result = case.search(progress, fields=fields)
     if result.order.size == 0:
         raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     plan = result.plan(int(fastest_plans(result)[0]))
@@ -125,33 +117,22 @@ def _arguments(case: Case) -> dict[str, Any]:
 
 def _searched(case: Case, progress: Progress | None) -> PlanResult:
     """The result of a search by time or memory."""
-    model, cluster, fixed = case.model, case.cluster, case.fixed
-    gpus = cluster.gpus
-    started = time.perf_counter()
-    result = search(
-        model,
-        cluster,
-        fixed,
-        headroom=case.headroom,
-        wanted=read_limits(case.options.limit, gpus),
-        progress=progress,
-        jobs=case.options.jobs,
-    )
+    cluster, started = case.cluster, time.perf_counter()
+    result = case.search(progress)
     taken = time.perf_counter() - started
     if result.order.size == 0:
-        raise NoFitError([no_plan_fits(result, cluster, gpus)])
+        raise NoFitError([no_plan_fits(result, cluster, cluster.gpus)])
     seconds = result.seconds_of(result.pareto) * (case.correction.factor if case.correction else 1.0)
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(fixed.global_batch), sequence=model.sequence,
-        ranked=_ranking(case, result),
+        **case.described, ranked=_ranking(case, result),
         pareto=tuple(
             ParetoPoint(step_time=step, memory=result.memory(i), plan=result.plan(i).describe())
             for i, step in zip(result.pareto.tolist(), seconds.tolist(), strict=True)
         ),
         evaluated=result.evaluated, fitting=result.fitting, cut=result.cut, seconds=taken,
-        complete=result.complete, arguments={},
+        complete=result.complete,
         optimism=optimism_of(result) if case.options.objective == "time" and not case.correction else None,
-        notes=unusual_notes(result, model, cluster) if case.options.objective == "time" else (),
+        notes=unusual_notes(result, case.model, cluster) if case.options.objective == "time" else (),
     )  # fmt: skip
 
 
@@ -166,25 +147,23 @@ def _streamed(case: Case) -> PlanResult:
         )
     plans = streamed_plans(model, cluster, case.fixed, read_limits(case.options.limit, cluster.gpus))
     law = [describe(model, cluster, plan, default_batch=case.default_batch) for plan in plans]
-    order = sorted((each for each in law if each.fits), key=_ORDERS[case.options.objective])
+    order = sorted((plan for plan in law if plan.fits), key=_ORDERS[case.options.objective])
     if not order:
-        least = min(law, key=lambda each: each.memory)
+        least = min(law, key=lambda plan: plan.memory)
         raise NoFitError(
             [
                 f"{least.memory / 1e9:.1f} GB at least on a wafer of {least.memory_limit / 1e9:.1f} GB: take more systems"
             ]
         )
-    front = [each for at, each in enumerate(order) if all(each.memory < best.memory for best in order[:at])]
+    front = [plan for at, plan in enumerate(order) if all(plan.memory < best.memory for best in order[:at])]
     ranked = tuple(
-        Ranked(rank=index + 1, prediction=each, reason=ranking_reason(each, order[0], index))
-        for index, each in enumerate(order[: case.options.top])
+        Ranked(rank=index + 1, prediction=plan, reason=ranking_reason(plan, order[0], index))
+        for index, plan in enumerate(order[: case.options.top])
     )
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=cluster.gpus, batch=int(case.fixed.global_batch),
-        sequence=model.sequence, ranked=ranked,
+        **case.described, ranked=ranked,
         pareto=tuple(ParetoPoint(step_time=e.step_time, memory=e.memory, plan=e.plan) for e in front),
         evaluated=len(law), fitting=len(order), cut={}, seconds=time.perf_counter() - started, complete=True,
-        arguments={},
     )  # fmt: skip
 
 

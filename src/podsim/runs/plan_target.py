@@ -15,8 +15,7 @@ from podsim.hardware.catalog import cluster_entry, find
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.learning.benchmarks import Benchmark, convergence_law, find_benchmark, usual_round
 from podsim.options.plan_options import TargetOptions
-from podsim.options.question import options_of
-from podsim.runs.search_case import Progress
+from podsim.options.question import Progress, options_of
 
 _MOST = 4096
 """GPUs tried of a system whose number of nodes is left open"""

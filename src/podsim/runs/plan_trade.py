@@ -7,6 +7,7 @@ each number every plan is weighed that could draw less energy than the fastest o
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,8 @@ from podsim.fleet.plan_lots import PlanLot, gpu_counts, lot_table, make_lot, mak
 from podsim.fleet.power_cost import expense_of
 from podsim.fleet.price_offers import price_offer
 from podsim.fleet.site import read_site
-from podsim.runs.search_case import Case, Progress
-from podsim.training.search import SearchResult, search
-from podsim.training.search_limits import read_limits
+from podsim.options.question import Progress
+from podsim.runs.search_case import Case
 
 
 def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
@@ -36,16 +36,7 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
     for count in gpu_counts(cluster, gpus):
         part = cluster.subset(count)
         try:
-            result = search(
-                model,
-                part,
-                case.fixed,
-                headroom=case.headroom,
-                wanted=read_limits(options.limit, gpus),
-                progress=progress,
-                jobs=options.jobs,
-                every=True,
-            )
+            result = case.search(progress, cluster=part, every=True)
         except PlanError as error:
             refused += list(error.problems)
             continue
@@ -57,22 +48,15 @@ def weighed_plans(case: Case, progress: Progress | None) -> PlanResult:
             break
     if not lots:
         raise NoFitError([f"no plan on {gpus} GPUs or fewer fits the memory or is legal", *refused[:3]])
-    trade = make_trade(lots, offer)
+    trade, cut = make_trade(lots, offer), Counter[str]()
+    for result in found_all:
+        cut.update(result.cut)
     return PlanResult(
-        model=model.name, cluster=cluster.name, gpus=gpus, batch=int(case.fixed.global_batch),
-        sequence=model.sequence, ranked=_ranked(case, lots, offer), pareto=(), trade=trade,
+        **case.described, ranked=_ranked(case, lots, offer), pareto=(), trade=trade,
         evaluated=sum(result.evaluated for result in found_all), fitting=sum(result.fitting for result in found_all),
-        cut=_summed(found_all), seconds=time.perf_counter() - started,
-        complete=all(result.complete for result in found_all), arguments={},
+        cut=cut, seconds=time.perf_counter() - started,
+        complete=all(result.complete for result in found_all),
     )  # fmt: skip
-
-
-def _summed(results: list[SearchResult]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for result in results:
-        for rule, number in result.cut.items():
-            total[rule] = total.get(rule, 0) + number
-    return total
 
 
 def _ranked(case: Case, lots: list[PlanLot], offer: Offer | None) -> tuple[Ranked, ...]:

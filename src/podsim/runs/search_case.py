@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from podsim.accuracy.measured_runs import MEMORY_ERROR
 from podsim.answers.prediction import Correction
 from podsim.errors import PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.options.plan_options import SearchOptions
-from podsim.options.question import wrong_choices
+from podsim.options.question import Progress, wrong_choices
 from podsim.records import dataclass, replace
 from podsim.storage.long_runs import read_tokens
 from podsim.training.job_inputs import batch_of, read_inputs
 from podsim.training.plan import Plan, precision_of, software_of
 from podsim.training.plan_values import FACTOR_FIELDS
-from podsim.training.search_limits import fixed_limits
+from podsim.training.search import SearchResult, search
+from podsim.training.search_limits import fixed_limits, read_limits
 from podsim.workload.model import Model
-
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +37,25 @@ class Case:
     def headroom(self) -> float:
         """share. The memory beyond the law's that plans leave which are ranked first."""
         return MEMORY_ERROR if self.options.headroom is None else float(self.options.headroom)
+
+    def search(
+        self, progress: Progress | None, *, cluster: Cluster | None = None, fields: Mapping[str, Any] | None = None,
+        every: bool = False,
+    ) -> SearchResult:  # fmt: skip
+        """The plans on the cluster, or on a part of it, within the limits of the options and those of more fields."""
+        wanted = read_limits({**(self.options.limit or {}), **(fields or {})}, self.cluster.gpus)
+        return search(
+            self.model, cluster or self.cluster, self.fixed, headroom=self.headroom, wanted=wanted, progress=progress,
+            jobs=self.options.jobs, every=every,
+        )  # fmt: skip
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a result says of its subject."""
+        return {
+            "model": self.model.name, "cluster": self.cluster.name, "gpus": self.cluster.gpus,
+            "batch": int(self.fixed.global_batch), "sequence": self.model.sequence, "arguments": {},
+        }  # fmt: skip
 
 
 TRADES = ("cost", "energy")

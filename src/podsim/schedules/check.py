@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from podsim.axes import Bools, Ints, Shaped
-from podsim.errors import ScheduleError
+from podsim.errors import ScheduleError, raise_all
 from podsim.schedules.actions import LETTERS, ScheduleTable, Work, action_text, updates_before
 from podsim.schedules.player import simulate_table, unit_seconds
 
@@ -16,8 +16,7 @@ _SHOWN = 6
 def check_schedule(table: ScheduleTable) -> ScheduleTable:
     """The table itself, or ScheduleError with all that is wrong with it."""
     problems = schedule_problems(table)
-    if problems:
-        raise ScheduleError(problems)
+    raise_all(problems, ScheduleError)
     return table
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.errors import ScheduleError, unknown_name
+from podsim.errors import ScheduleError, raise_all, unknown_name
 from podsim.records import dataclass, replace
 from podsim.schedules.actions import ScheduleTable, Work, updates_before
 from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
@@ -243,6 +243,5 @@ def build(name: str, p: int, v: int, m: int) -> ScheduleTable:
     if name not in SCHEDULES:
         raise ScheduleError([unknown_name("schedule", name, SCHEDULES)])
     wrong = SCHEDULES[name].problems(p, v, m)
-    if wrong:
-        raise ScheduleError(wrong)
+    raise_all(wrong, ScheduleError)
     return SCHEDULES[name].build(p, v, m)

@@ -11,7 +11,7 @@ import numpy as np
 
 from podsim.answers.best_serving import BestServing, FrontPoint, ServingWay
 from podsim.answers.expense import Offer
-from podsim.errors import NoFitError, PlanError
+from podsim.errors import NoFitError, PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Choices, Layout, fitting_layouts, plans_of
 from podsim.serving.best_search import (
@@ -167,8 +167,7 @@ def _checked_limits(case: ServingCase, layouts: Sequence[Layout]) -> dict[str, f
         )
         if limit < least
     ]
-    if problems:
-        raise NoFitError(problems)
+    raise_all(problems, NoFitError)
     return {"first": first.first, "each": each.each, "first_model": reached[0], "each_model": reached[1]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from podsim.errors import CatalogError, unknown_name
+from podsim.errors import CatalogError, check_name
 from podsim.packaged import packaged_toml
 
 FITTED = ("half_speed", "int8_speed", "attention_speed", "kernel", "sparse_speed")
@@ -19,7 +19,6 @@ class Engine:
     name: str
     """The name of the engine and its version."""
     title: str
-    """The title."""
     source: str
     """The source of the measurements."""
     evidence: str
@@ -54,8 +53,7 @@ def engine_names() -> tuple[str, ...]:
 
 def load_engine(name: str, architecture: str = "") -> Engine:
     """The engine of that name, with the values of an architecture. Raises CatalogError for an unknown name."""
-    if name not in _tables():
-        raise CatalogError(unknown_name("engine", name, _tables()))
+    check_name("engine", name, _tables(), CatalogError)
     table = _tables()[name]
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     return Engine(name=name, **(plain | table.get(architecture, {})))

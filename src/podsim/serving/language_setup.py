@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.graphs.networks import is_graph
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
@@ -246,8 +246,7 @@ def divided_plan(
     problems = [
         f"{name}={value}: 1 or more" for name, value in said.items() if value is not None and value < 1
     ]
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     degrees: dict[str, Any] = {
         fields[name]: value for name, value in said.items() if name in fields and value
     }

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name, unknown_name
 from podsim.hardware.catalog import load_gpu
 from podsim.hardware.mig.profiles import find_profile, slicing_of
 from podsim.hardware.parts import Gpu
@@ -124,7 +124,6 @@ def decoded_streams(gpu: Gpu, video: Video, codec: str) -> float:
 def tracker_seconds(name: str, gpu: Gpu) -> float:
     """s of the GPU for each frame of a tracker. Raises PodsimError for an unknown one."""
     trackers = {key: value for key, value in _tables()["trackers"].items() if isinstance(value, float)}
-    if name not in trackers:
-        raise PodsimError(unknown_name("tracker", name, trackers))
+    check_name("tracker", name, trackers)
     reference = load_gpu(_tables()["trackers"]["reference"])
     return float(trackers[name] * reference.peaks["fp32"] / gpu.peaks["fp32"])

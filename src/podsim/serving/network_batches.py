@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from podsim.answers.served import Served
-from podsim.errors import (
-    ModelError,
-    NoFitError,
-    PlanError,
-    PodsimError,
-    UnitError,
-)
+from podsim.errors import ModelError, NoFitError, PlanError, PodsimError, UnitError, raise_all
 from podsim.graphs.networks import is_graph
 from podsim.hardware.mig.measured_slices import neighbour_share
 from podsim.hardware.parts import Gpu
@@ -144,8 +138,7 @@ def _task(options: ServeOptions, chip: Gpu) -> Task:
         runs_on(chip, kind, sparse)
     except PlanError as error:
         problems += error.problems
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     name = engine or ("tensorrt-2021" if chip.architecture == "volta" else engine_names()[0])
     network = _network(model, tokens, options.overrides)
     made = Task(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podsim.answers.scenario_run import EnsembleRun, ScenarioRun, StreamRun
 from podsim.answers.served import Served
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.options.question import wrong_choices
 from podsim.options.serving_options import ServeOptions
 from podsim.serving.media_streams import serve_streams
@@ -26,8 +26,7 @@ def serve_network(options: ServeOptions) -> Served | ScenarioRun | StreamRun | E
     if options.model.endswith(".toml"):
         _check_ensemble(options)
         return serve_ensemble(options)
-    if wrong := wrong_choices(options, "scenario"):
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong_choices(options, "scenario"))
     is_stream = bool(options.chunk or options.video or options.streams is not None)
     has_load = bool(options.scenario or options.rate)
     if has_load and is_stream:

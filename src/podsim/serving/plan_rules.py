@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from podsim.errors import NoFitError, PlanError
+from podsim.errors import NoFitError, PlanError, raise_all
 from podsim.hardware.catalog import short_name
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import load_language_engine
@@ -69,8 +69,7 @@ def _head_counts(model: Model) -> list[int]:
 
 def check_limits(plan: ServingPlan) -> None:
     """Raise PlanError with every field that is out of its range or is no number format."""
-    if problems := list(_limit_problems(plan)):
-        raise PlanError(problems)
+    raise_all(list(_limit_problems(plan)), PlanError)
 
 
 def _limit_problems(plan: ServingPlan) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podsim.axes import Bools, Floats, Ints, SmallInts
-from podsim.errors import SimulationError
+from podsim.errors import SimulationError, raise_all
 from podsim.native import c_struct
 from podsim.simulation.ops import Ops, Streams, Tiled, no_ops
 from podsim.simulation.state import EVENTS, HEAP, SOLVED, new_marks, new_program, new_state, run
@@ -118,8 +118,7 @@ def play(ops: Ops) -> Played:
         np.asarray(column, np.int32) if len(column) else np.full(n, -1, np.int32)
         for column in (ops.join, ops.transfer)
     )
-    if problems := _problems(ops, n, join, transfer):
-        raise SimulationError("; ".join(problems))
+    raise_all(_problems(ops, n, join, transfer), SimulationError)
     count = max(int(ops.stream.max(initial=-1)) + 1, 1)
     none = np.zeros(count, np.int32)
     return play_tiled(Tiled(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from podsim.answers.failed import FailedStep
 from podsim.answers.simulated import SimulatedStep
-from podsim.errors import PodsimError, SimulationError
+from podsim.errors import PodsimError, SimulationError, raise_all
 from podsim.fleet.reliability_rates import recovery
 from podsim.simulation.lower_links import Trouble
 from podsim.training.plan import Setting
@@ -51,8 +51,7 @@ def read_failure(
         problems.append(f"{len(given)} failures in one step; the first ends it or slows it: give one")
     if not given and (watchdog is not None or interval):
         problems.append("watchdog and checkpoint_every are about a failure: give fail or fail_link, too")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     if not given:
         return None
     rank, time, adapter = given[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podsim.errors import StorageError, unknown_name
+from podsim.errors import StorageError, check_name
 from podsim.hardware.parts import System
 from podsim.units import format_quantity
 
@@ -39,8 +39,7 @@ class Cache:
 
 def cache_of(system: System, kind: str, size: float | None) -> Cache:
     """The cache of a node. Raises StorageError for an unknown kind and a size beyond the memory or the drives."""
-    if kind not in CACHES:
-        raise StorageError(unknown_name("cache", kind, CACHES))
+    check_name("cache", kind, CACHES, StorageError)
     if kind == "none":
         if size:
             raise StorageError(
@@ -68,8 +67,7 @@ def cache_of(system: System, kind: str, size: float | None) -> Cache:
 
 def hits(cache: Cache, data: float, nodes: int, epoch: int, shuffle: str) -> float:
     """Share of the bytes of an epoch (from 0) that a node finds in its cache. StorageError on an unknown shuffle."""
-    if shuffle not in SHUFFLES:
-        raise StorageError(unknown_name("shuffle", shuffle, SHUFFLES))
+    check_name("shuffle", shuffle, SHUFFLES, StorageError)
     if epoch == 0 or cache.size == 0.0:
         return 0.0
     if shuffle == "shard":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.errors import CatalogError, UnitError, raise_all, unknown_name
 from podsim.packaged import packaged_toml
 from podsim.records import dataclass, replace
 from podsim.units import parse_quantity
@@ -104,8 +104,7 @@ def read_stores(raw: Mapping[str, Any]) -> dict[str, Store]:
         problems += [f"[stores.{name}] {problem}" for problem in wrong]
         if not wrong:
             stores[name] = _store(name, entry, speeds, sources[entry["source"]])
-    if problems:
-        raise CatalogError("; ".join(problems))
+    raise_all(problems, CatalogError)
     return stores
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from podsim.errors import NoFitError, PodsimError
+from podsim.errors import NoFitError, PodsimError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import host_cluster
 from podsim.records import dataclass
@@ -41,8 +41,7 @@ class Saving:
             for name, (value, known) in words.items()
             if value not in known
         ]
-        if problems:
-            raise PodsimError("; ".join(problems))
+        raise_all(problems)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,5 +112,4 @@ def _check_room(cluster: Cluster, state: State, saving: Saving) -> None:
             f"2 checkpoints of {format_quantity(most, 'B')} do not fit the {format_quantity(room, 'B')} "
             "of a server's drives"
         )
-    if problems:
-        raise NoFitError(problems)
+    raise_all(problems, NoFitError)

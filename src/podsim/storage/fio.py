@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podsim.answers.storage import FioRow
-from podsim.errors import StorageError, unknown_name
+from podsim.errors import StorageError, raise_all, unknown_name
 from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
 from podsim.storage.storage_parts import SMALL, StorageSystem
 
@@ -64,8 +64,7 @@ class Job:
                 problems.append(f"{what}={value}: 1 to {most} will do")
         if not 0.0 <= mix <= 1.0:
             problems.append(f"rwmixread={mix:g}: a share of the accesses, 0 to 1")
-        if problems:
-            raise StorageError("; ".join(problems))
+        raise_all(problems, StorageError)
         reads = {"read": 1.0, "randread": 1.0, "write": 0.0, "randwrite": 0.0}.get(rw, mix)
         return cls(rw=rw, block=float(block), numjobs=jobs, iodepth=depth, read_share=reads)
 

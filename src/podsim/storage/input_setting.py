@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podsim.answers.storage import EpochRow, StageRow
-from podsim.errors import PodsimError, StorageError
+from podsim.errors import PodsimError, StorageError, raise_all
 from podsim.hardware.cluster import load_cluster
 from podsim.learning.benchmarks import convergence_law, find_benchmark
 from podsim.options.storage_options import StorageInputOptions
@@ -62,8 +62,7 @@ def read_setting(options: StorageInputOptions) -> Setting:
         )
     except PodsimError as error:
         problems.append(str(error))
-    if problems:
-        raise StorageError("; ".join(problems))
+    raise_all(problems, StorageError)
     made = Setting(
         workload=work, cluster=cluster, accelerators=accelerators or cluster.gpus_per_node,
         step=step_of(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podsim.answers.prediction import Prediction, TrainingTime
-from podsim.errors import ClusterError, NoFitError, PodsimError
+from podsim.errors import ClusterError, NoFitError, PodsimError, raise_all
 from podsim.fleet.reliability import HORIZON, LongRun, best_interval_seconds, blocked_share, expected_seconds
 from podsim.fleet.reliability_rates import has_study, node_rate, recovery
 from podsim.hardware.cluster import Cluster
@@ -65,8 +65,7 @@ def read_with(given: Mapping[str, str | float | None], unit: str) -> dict[str, f
         number = numbers[name]
         if number is not None and number <= 0:
             problems.append(f"{name}={value}: must be more than zero")
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
     return numbers
 
 

@@ -18,7 +18,7 @@ Stops being true: separate metadata servers, and directories with locks (mdtest 
 from __future__ import annotations
 
 from podsim.answers.storage import MdtestRow
-from podsim.errors import StorageError
+from podsim.errors import StorageError, raise_all
 from podsim.storage.fio import idle_latency
 from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
 from podsim.storage.storage_parts import SMALL, StorageSystem
@@ -47,8 +47,7 @@ def mdtest_rows(
         [f"{tasks} tasks: at least one for each of {clients} clients"] if tasks < max(clients, 1) else []
     )
     problems += [f"file size {size:g} B: 0 or more"] if size < 0 else []
-    if problems:
-        raise StorageError("; ".join(problems))
+    raise_all(problems, StorageError)
     return tuple(_row(system, clients, tasks, name, size) for name in OPERATIONS)
 
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from podsim.answers.timeline import Counter, Timeline
 from podsim.axes import Floats
-from podsim.report.chart_marks import BLUE, MUTED
+from podsim.report.chart_marks import COLOURS, MUTED
 from podsim.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F5BD0")
 _MOST_PANELS, _MOST_LINES = 6, 4
 
 
@@ -67,7 +66,7 @@ def draw_counters(drawn: list[Axes], panels: tuple[Panel, ...], low: float, high
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     processes = dict.fromkeys(counter.process for panel in panels for counter in panel.shown)
-    colours = {process: _COLOURS[index % len(_COLOURS)] for index, process in enumerate(processes)}
+    colours = {process: COLOURS[index % len(COLOURS)] for index, process in enumerate(processes)}
     for axes, panel in zip(drawn, panels, strict=True):
         for counter in panel.shown:
             look: dict[str, Any] = {"color": colours[counter.process], "label": counter.process[:24]}

@@ -9,7 +9,7 @@ Known error: files that count microseconds since 1970 resolve times to a quarter
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from podsim.answers.measured import KindTime, MeasuredStep
 from podsim.answers.timeline import Lane, Timeline
 from podsim.axes import Floats, Ints
 from podsim.errors import TimelineError
+from podsim.options.question import Progress
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES, kind_of, parallelism_of
 from podsim.timeline.kineto_read import Profile, Work, read_profile
 from podsim.timeline.spans import covered_seconds, uncovered_seconds
@@ -43,7 +44,7 @@ def read_kineto(
     *,
     step: int | None = None,
     cpu: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> MeasuredStep:
     """The steps of a profile, or step number `step` alone; figures are means over them.
 

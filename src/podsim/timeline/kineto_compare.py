@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from podsim.answers.measured import MeasuredStep, StepComparison, StepRow
 from podsim.answers.simulated import SimulatedStep
 from podsim.answers.timeline import Timeline
-from podsim.errors import TimelineError, unknown_name
+from podsim.errors import TimelineError, check_name
 from podsim.timeline.kineto_kinds import ARITHMETIC, COLLECTIVES
 from podsim.timeline.spans import covered_seconds, uncovered_seconds
 
@@ -51,8 +51,7 @@ def compare_steps(measured: MeasuredStep, simulated: SimulatedStep, *, process: 
         raise TimelineError("the simulated step holds no span; there is nothing to compare")
     processes = dict.fromkeys(lane.process for lane in timeline.lanes)
     process = process or busiest_process(timeline)
-    if process not in processes:
-        raise TimelineError(unknown_name("process of the simulation", process, processes))
+    check_name("process of the simulation", process, processes, TimelineError)
     many = len(measured.step_times)
     ours = _of_process(timeline, process)
     kinds = np.array([measured.timeline.kinds[k] for k in measured.timeline.kind.tolist()])

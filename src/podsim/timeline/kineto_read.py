@@ -8,12 +8,13 @@ are user_annotation ranges: ProfilerStep#N, Optimizer.step#…
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from podsim.errors import TimelineError
+from podsim.options.question import Progress
 from podsim.timeline.trace_events import read_events
 
 _GPU = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "concurrent_kernel", "memcpy", "memset"))
@@ -70,7 +71,7 @@ class Profile:
         return default if value is None else _number(value)
 
 
-def read_profile(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Profile:
+def read_profile(path: str | Path, progress: Progress | None = None) -> Profile:
     """The content of a profile. Raises TimelineError on a file that cannot be read or whose events break the format."""
     profile = Profile()
     name = Path(path).name

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
+from podsim.answers.exchanged import ExchangeRun
 from podsim.answers.simulated import LinkUse, SimulatedStep
 from podsim.errors import TimelineError
 from podsim.report.chart_marks import INK, MUTED, Axis, Band, Boxes, Chart, Mark, Series, Sheet
@@ -21,7 +23,8 @@ from podsim.report.simulation import (
     use_over_time,
     utilisation,
 )
-from podsim.timeline.gantt import time_unit
+from podsim.report.theme import titled_figure
+from podsim.timeline.gantt import gantt_image, time_unit
 from podsim.timeline.kind_colours import colours
 from podsim.timeline.timelines import suffix_of
 from podsim.units import format_quantity
@@ -117,3 +120,14 @@ def _histogram(use: LinkUse, seconds: float, legend: list[Mark], *, is_last: boo
         marks, "", Axis(label, names=names if is_last else [""] * len(names)), Axis(low=0.0, high=1.4, is_bare=True),
         legend="right",
     )  # fmt: skip
+
+
+def step_charts(step: SimulatedStep) -> list[Markup]:
+    """The timeline of a step, and its busiest links."""
+    drawn = exchange_charts(step) if len(step.timeline) else []
+    return [*drawn, *([titled_figure(links_image(step, "svg"), "Busiest links")] if step.links else [])]
+
+
+def exchange_charts(run: ExchangeRun | SimulatedStep) -> list[Markup]:
+    """The timeline of an exchange."""
+    return [titled_figure(gantt_image(run.timeline, "svg"), "Timeline")]

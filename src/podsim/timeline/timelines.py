@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 from podsim.answers.timeline import Timeline
 from podsim.errors import TimelineError
+from podsim.options.question import Progress
 from podsim.timeline.trace import chrome_text, read_chrome
 from podsim.timeline.trace_perfetto import packets
 from podsim.timeline.trace_perfetto_read import read_perfetto
 from podsim.whole_files import whole_file, write_whole
 
-Progress = Callable[[int, int], None]
 SUFFIXES = (".json", ".json.gz", ".pftrace", ".pftrace.gz", ".png", ".svg", ".html")
 """The formats of `write_timeline`."""
 _READABLE = (".json", ".json.gz", ".pftrace", ".pftrace.gz", ".perfetto-trace")

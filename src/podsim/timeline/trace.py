@@ -9,7 +9,7 @@ Format: "Trace Event Format", the document of the Chromium project.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from podsim.answers.timeline import Counter, Timeline
 from podsim.foreign_files import finite
+from podsim.options.question import Progress
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_events
 from podsim.timeline.trace_rows import Rows, argument_columns, nanoseconds, rows_of
 
 
-def chrome_text(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
+def chrome_text(timeline: Timeline, progress: Progress | None = None) -> Iterator[str]:
     """The text of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
     Overlapping spans of a lane go to further rows of it. Arguments that are NaN are left out.
@@ -98,7 +99,7 @@ def _values(counter: Counter, pid: int) -> Iterator[str]:
         yield f"{head}{stamp}{unit}{value!r}}}}}"
 
 
-def read_chrome(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
+def read_chrome(path: str | Path, progress: Progress | None = None) -> Timeline:
     """The timeline of a file of trace events, "X" or "B" and "E", gzip or not; other events are skipped.
 
     A thread is a lane, its process that thread's process; equal names are one lane, as rows of `chrome_text` are.

@@ -19,6 +19,7 @@ from typing import Any
 
 from podsim.errors import TimelineError
 from podsim.foreign_files import finite, read_bytes, refuse_constant
+from podsim.options.question import Progress
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _AHEAD = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
@@ -41,7 +42,7 @@ def read_file(path: str | Path) -> bytes:
 def read_events(
     path: str | Path,
     each: Callable[[Mapping[str, Any]], None],
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Call `each` with every event of a file; the rest of the file's object, {} of an array.
 
@@ -92,7 +93,7 @@ class _Reader:
     text: str
     name: str
     each: Callable[[Mapping[str, Any]], None]
-    progress: Callable[[int, int], None] | None
+    progress: Progress | None
 
     def after(self, pattern: re.Pattern[str], position: int) -> int:
         """The position after a pattern that matches anywhere."""

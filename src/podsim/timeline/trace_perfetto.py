@@ -8,7 +8,7 @@ Format: perfetto.dev/docs/reference/synthetic-track-event and trace-packet-proto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from podsim.answers.timeline import Counter, Timeline
 from podsim.axes import Ints
 from podsim.errors import TimelineError
+from podsim.options.question import Progress
 from podsim.timeline.protobuf import bytes_field, message_field, number_field
 from podsim.timeline.trace_rows import CHUNK, Rows, argument_columns, nanoseconds, rows_of
 from podsim.timeline.wire import Block, constant, doubles, integers, join_rows, message_blocks, select_rows
@@ -28,7 +29,7 @@ _TYPE, _TRACK, _CATEGORY, _NAME, _ANNOTATION, _VALUE = 9, 11, 3, 10, 4, 44
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-def packets(timeline: Timeline, progress: Callable[[int, int], None] | None = None) -> Iterator[bytes]:
+def packets(timeline: Timeline, progress: Progress | None = None) -> Iterator[bytes]:
     """The bytes of a trace, some megabytes at a time; `progress` gets (spans written, of all).
 
     Times are whole nanoseconds. Overlapping spans of a lane go to further rows of it. Raises TimelineError on

@@ -6,12 +6,13 @@ Only events on tracks (TrackEvent) are read; other packets, such as a kernel's s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from podsim.answers.timeline import Timeline
 from podsim.errors import TimelineError, TraceError
+from podsim.options.question import Progress
 from podsim.timeline.protobuf import fields, signed_integer, varint_at
 from podsim.timeline.trace_collect import Collected
 from podsim.timeline.trace_events import read_file
@@ -22,7 +23,7 @@ _DOUBLE = struct.Struct("<d")
 _TABLES = {1: "kind", 2: "name", 3: "argument", 29: "word"}
 
 
-def read_perfetto(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Timeline:
+def read_perfetto(path: str | Path, progress: Progress | None = None) -> Timeline:
     """The timeline of a file of packets: threads and other tracks are lanes. `progress` gets (bytes read, of all).
 
     Raises TimelineError on a file that is truncated or of another kind, and on one without a span.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from podsim.answers.timeline import Lane, Timeline
 from podsim.axes import Ints
 from podsim.errors import TimelineError
+from podsim.options.question import Progress
 
 CHUNK = 1 << 15
 """The number of spans encoded at once: some 5 MB of memory."""
@@ -39,7 +40,7 @@ class Rows:
     threads: tuple[tuple[int, int, str], ...]
     """The process, the number (after those of the processes), and the label of each row."""
 
-    def parts(self, progress: Callable[[int, int], None] | None) -> Iterator[slice]:
+    def parts(self, progress: Progress | None) -> Iterator[slice]:
         """Some spans after the others; `progress` gets (spans taken, of all) after each part."""
         for first in range(0, len(self.order), CHUNK):
             yield slice(first, first + CHUNK)

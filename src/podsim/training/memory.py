@@ -360,7 +360,11 @@ def _trained_bytes(plan: Plan, software: Software, held: HeldWeights, is_whole: 
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
     # a chunk's gradients, until they are reduced after a round of a pipeline
     by_round = (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages
-    chunk = by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts)) if by_round.any() else 0.0
+    chunk = (
+        by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts))
+        if by_round.any()
+        else 0.0
+    )
     return [
         from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters + chunk,

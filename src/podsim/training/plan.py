@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
-from podsim.errors import PlanError
+from podsim.errors import PlanError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.options.plan_options import LayoutFields, PlanOptions, SearchOptions, TrainedFields
@@ -34,8 +34,7 @@ class Plan(PlanValues):
     def check(self, model: Model, cluster: Cluster) -> Self:
         """Give the plan itself, or raise PlanError with all its problems."""
         broken = self.problems(model, cluster)
-        if broken:
-            raise PlanError(broken)
+        raise_all(broken, PlanError)
         return self
 
 
@@ -85,10 +84,14 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     """
     tp, pp, dp, cp = options.tp, options.pp, options.dp, options.cp
     degrees = {"tp": tp, "pp": pp, "cp": cp, **({} if dp is None else {"dp": dp})}
-    if wrong := [
-        f"{name}={value!r} is not a whole number" for name, value in degrees.items() if not _is_whole(value)
-    ]:
-        raise PlanError(wrong)
+    raise_all(
+        [
+            f"{name}={value!r} is not a whole number"
+            for name, value in degrees.items()
+            if not _is_whole(value)
+        ],
+        PlanError,
+    )
     gpus = int(tp * pp * dp * cp) if dp is not None and options.gpus is None else options.gpus
     overrides = options.overrides
     if getattr(options, "force", False):
@@ -114,8 +117,7 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
             f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
             *(problem for problem in problems if "dp" not in problem),
         ]
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     return Setting(network, cluster, plan, default, notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, raise_all, unknown_name
 from podsim.options.plan_options import FixedLayout, LayoutFields
 from podsim.options.question import options_of
 
@@ -44,8 +44,7 @@ def read_limits(limit: Limit | None, gpus: int) -> Space:
             )
         else:
             values[name] = tuple(dict.fromkeys(v for w in words if (v := _value(name, w, gpus)) is not None))
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     return values
 
 

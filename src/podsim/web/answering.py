@@ -15,10 +15,11 @@ from types import MappingProxyType
 from podsim.answers.answer import call
 from podsim.bugs import bug_report
 from podsim.errors import NoFitError, PlanError, PodsimError, ScheduleError
+from podsim.options.question import Progress
 from podsim.report.views import data_of
 from podsim.studies.executors import begin_worker
 from podsim.web.questions import question_of, read_options
-from podsim.web.worker_jobs import Job, Progress, Reply
+from podsim.web.worker_jobs import Job, Reply
 
 if sys.platform != "win32":
     import resource

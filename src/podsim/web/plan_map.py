@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from podsim.axes import Shaped
 from podsim.errors import PlanError, raise_all
 from podsim.options.plan_options import LayoutFields, SearchOptions
-from podsim.options.question import option, options_of, question
-from podsim.runs.search_case import Case, Progress, read_case
+from podsim.options.question import Progress, option, options_of, question
+from podsim.runs.search_case import Case, read_case
 from podsim.training.search import SearchResult, search
 from podsim.training.search_limits import read_limits
 

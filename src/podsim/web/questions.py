@@ -15,7 +15,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError, raise_all, unknown_name
+from podsim.errors import PlanError, PodsimError, check_name, raise_all
 from podsim.foreign_files import refuse_constant
 from podsim.options.question import Manner, Option, options_of
 from podsim.questions.registry import Screen, function_of, screens
@@ -135,8 +135,7 @@ def read_options(
     problems, values = [], {}
     for name, value in given.items():
         try:
-            if name not in known:
-                raise PodsimError(unknown_name("option", name, known))
+            check_name("option", name, known)
             if value is not None and value != "":
                 values[name] = _value(known[name], value, question, path_of)
         except (PodsimError, ValueError, OverflowError) as error:
@@ -197,8 +196,6 @@ def _scalar(name: str, value: Any) -> str:
 
 def _flag(name: str, value: Any) -> bool:
     known = {"true": True, "false": False, "1": True, "0": False}
-    if isinstance(value, bool):
-        return value
     if str(value).lower() not in known:
         raise PodsimError(f"{name}={str(value)[:40]!r}: true or false")
     return known[str(value).lower()]
@@ -208,14 +205,10 @@ def _number(known: Option, value: Any) -> Any:
     kind: Any = known.kind
     is_number = isinstance(value, (int, float, str)) and not isinstance(value, bool)
     try:
-        number = kind(value) if is_number and len(str(value)) <= 40 else None
+        number = kind(value) if is_number and len(str(value)) <= 40 else math.nan
     except ValueError:
-        number = None
-    if (
-        number is None
-        or not math.isfinite(number)
-        or (kind is int and not isinstance(value, str) and number != value)
-    ):
+        number = math.nan
+    if not math.isfinite(number) or (kind is int and not isinstance(value, str) and number != value):
         raise PodsimError(f"{known.name}={str(value)[:40]!r}: {'a whole' if kind is int else 'a'} number")
     return number
 

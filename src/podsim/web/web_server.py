@@ -9,17 +9,30 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from podsim.errors import PodsimError
 from podsim.options.output_options import NoOutput
-from podsim.options.question import question
-from podsim.options.web_options import WebOptions
+from podsim.options.question import option, question
 from podsim.packaged import install_hint
 from podsim.whole_files import scratch_folder
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebOptions:
+    """Where the server listens, and who may ask."""
+
+    port: int = option(8017, "Port to listen on.")
+    host: str = option("127.0.0.1", "Address to listen on; another than this machine's own needs --token.")
+    token: bool = option(
+        False, "Ask every visitor for a random token, which is printed once.", flag="--token"
+    )
+    limit: float = option(60.0, "Seconds that a question may take before it is stopped.")
+    workers: int | None = option(None, "Processes that answer; default the cores of this machine.")
 
 
 @question(WebOptions, output=NoOutput)

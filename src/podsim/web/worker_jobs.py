@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
-
-Progress: TypeAlias = Callable[[int, int], None]
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from podsim.options.question import Progress
 from podsim.web.answering import work
-from podsim.web.worker_jobs import Job, Progress, Reply
+from podsim.web.worker_jobs import Job, Reply
 
 _WAITING = 200
 """questions that may wait for a worker"""

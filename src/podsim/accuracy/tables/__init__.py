@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from podsim.accuracy.table_columns import KINDS, Kind
 from podsim.answers.comparison import BROKEN, QUANTITIES, Measurement
-from podsim.errors import TableError, unknown_name
+from podsim.errors import TableError, check_name, unknown_name
 from podsim.packaged import packaged_toml
 
 __all__ = [
@@ -217,8 +217,7 @@ def load(name: str) -> Rows:
     """Rows of a packaged table or of a named part; raises TableError on an unknown name."""
     if name in {kind.name for kind in KINDS}:
         return _load_file(name)
-    if name not in names():
-        raise TableError(unknown_name("table", name, names()))
+    check_name("table", name, names(), TableError)
     table = named_table(name)
     packaged, kind = _load_file(table.of, table.file), find_kind(table.of)
     return Rows(

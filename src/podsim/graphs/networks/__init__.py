@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from podsim.embeddings.tables import TableSet, table_sets
-from podsim.errors import ModelError, unknown_name
+from podsim.errors import ModelError, check_name
 from podsim.foreign_files import read_start
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.op_graph_batch import interpolate_batch
@@ -81,8 +81,7 @@ def networks() -> Mapping[str, Network]:
 
 def load_network(name: str, batch: int) -> OpGraph:
     """The graph of a network of the catalog for `batch` samples. Raises ModelError for an unknown name or a bad batch."""
-    if name not in networks():
-        raise ModelError(unknown_name("network", name, networks()))
+    check_name("network", name, networks(), ModelError)
     check_batch(batch)
     return _graph(name, batch)
 

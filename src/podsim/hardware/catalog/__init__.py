@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from podsim.answers.answer import call
-from podsim.errors import CatalogError, unknown_name
+from podsim.errors import CatalogError, check_name, unknown_name
 from podsim.hardware.overrides import override_gpu
 from podsim.hardware.parts import Cpu, Gpu, Nic, NvSwitch, Pcie, Ssd, Switch, System, TorusLinks
 from podsim.packaged import once_read
@@ -111,8 +111,7 @@ def load_infrastructure(name: str) -> InfrastructureEntry:
     """The networks, racks and floor of that name."""
     file = "infrastructure.toml"
     entries = _parse_file("infrastructure", file)
-    if name not in entries:
-        raise CatalogError(unknown_name("infrastructure", name, entries))
+    check_name("infrastructure", name, entries, CatalogError)
     return cast("InfrastructureEntry", entries[name])
 
 
@@ -129,8 +128,7 @@ def cluster_entry(name: str) -> tuple[str, ClusterEntry]:
 
 @cache
 def _entries(kind: str) -> dict[str, Entry]:
-    if kind not in KINDS:
-        raise CatalogError(unknown_name("kind of part", kind, KINDS))
+    check_name("kind of part", kind, KINDS, CatalogError)
 
     return _parse_file(kind, KINDS[kind])
 

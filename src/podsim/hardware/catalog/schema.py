@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from podsim.errors import CatalogError, UnitError, unknown_name
+from podsim.errors import CatalogError, UnitError, check_name, unknown_name
 from podsim.hardware.overrides import COLLECTIVE_KEYS, read_count, read_quantity, setting
 from podsim.hardware.parts import Peak
 
@@ -327,8 +327,7 @@ def _merge_parent(name: str, tables: Mapping[str, dict[str, Any]], path: tuple[s
         return own
     if parent in (*path, name):
         raise CatalogError(f"inherits from itself: {' from '.join((*path, name, parent))}")
-    if parent not in tables:
-        raise CatalogError(unknown_name("entry to inherit from", str(parent), tables))
+    check_name("entry to inherit from", str(parent), tables, CatalogError)
     base = _merge_parent(parent, tables, (*path, name))
     merged = {key: value for key, value in base.items() if key not in _OWN}
     if isinstance(merged.get("notes"), dict):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from podsim.errors import ClusterError, unknown_name
+from podsim.errors import ClusterError, check_name
 from podsim.hardware.fabrics.node import KINDS, Cable, Node, Part, even_cable
 from podsim.hardware.nvlink import cube_mesh_lanes, cube_mesh_links, mesh_lanes, slot_link
 from podsim.hardware.parts import Link, System
@@ -34,8 +34,7 @@ def server_node(system: System, *, nvlink: Link, network: Link, nics: int) -> No
     """
     if system.torus is not None:
         raise ClusterError(f"{system.name} is a torus of chips: it has no inside of a server")
-    if system.topology not in TOPOLOGIES:
-        raise ClusterError(unknown_name("topology", system.topology, TOPOLOGIES))
+    check_name("topology", system.topology, TOPOLOGIES, ClusterError)
     layout = _Layout(system, nics, network)
     cables = [*TOPOLOGIES[system.topology](system, nvlink), *layout.cables()]
     ends = {end: None for cable in cables for end in (cable.one, cable.other)}

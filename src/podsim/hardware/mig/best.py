@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from math import ceil, inf, prod
 from typing import TypeAlias
 
-from podsim.errors import MigError, NoFitError
+from podsim.errors import MigError, NoFitError, raise_all
 from podsim.hardware.mig.layouts import Layout, maximal, place
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 from podsim.hardware.mig.scaling import relative_speed, share_of
@@ -150,8 +150,7 @@ def _mix(slicing: Slicing, wishes: Sequence[Wish], objective: str) -> _Mix:
             problems.append(
                 f"{wish.name}: needs {wish.memory / 1e9:.3g} GB; the largest instance has {most / 1e9:.3g} GB"
             )
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return _Mix(slicing=slicing, kinds=tuple(wishes), objective=objective)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podsim.errors import MigError
+from podsim.errors import MigError, raise_all
 from podsim.hardware.mig.change import Change
 from podsim.hardware.mig.layouts import Layout
 from podsim.hardware.mig.profiles import Slicing, find_profile
@@ -131,8 +131,7 @@ def read_parted(text: str) -> dict[str, tuple[Devices, ...]]:
     if table.get("version") != "v1":
         problems.append(f"version {str(table.get('version'))[:40]!r}; known is v1")
     made = {str(name): _entries(str(name), entries, problems) for name, entries in named.items()}
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return made
 
 

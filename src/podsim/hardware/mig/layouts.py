@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from podsim.errors import MigError
+from podsim.errors import MigError, raise_all
 from podsim.hardware.mig.profiles import Profile, Slicing, find_profile
 
 
@@ -116,8 +116,7 @@ def check(slicing: Slicing, instances: Iterable[Instance]) -> Layout:
     """The layout of instances. Raises MigError with the conflicting instances and all broken rules."""
     given = tuple(sorted(instances))
     problems = problems_of(slicing, given)
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return Layout(slicing=slicing.name, instances=given)
 
 
@@ -300,6 +299,5 @@ def read_layout(slicing: Slicing, text: str) -> Layout:
         example = f"{slicing.basic[-2].name},{slicing.basic[0].name}"
         problems.append(f"no instances in {text[:40]!r}; name some, such as {example}")
     problems += problems_of(slicing, fixed)
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return place(slicing, free, fixed=fixed)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from podsim.errors import MigError, UnitError
+from podsim.errors import MigError, UnitError, raise_all
 from podsim.hardware.catalog import find, load_gpu
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.mig.best import Wish
@@ -42,8 +42,7 @@ def read_wishes(slicing: Slicing, jobs: Sequence[str]) -> tuple[Wish, ...]:
     problems += [f"{name} is given twice" for name in twice]
     if not jobs:
         problems.append("no jobs; give some, such as training:4xgpu, inference:14x1g or bert:5x8GB@0.4")
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return tuple(made)
 
 
@@ -79,6 +78,5 @@ def _wish(slicing: Slicing, text: str) -> Wish:
             problems += [f"{problem}; or gpu, or a memory such as 8GB" for problem in error.problems]
     if fixed and wish.profile:
         problems.append(f"@{fixed} belongs to a job that takes any instance; {wish.profile} was asked for")
-    if problems:
-        raise MigError(problems)
+    raise_all(problems, MigError)
     return wish

@@ -11,7 +11,7 @@ from typing import Any
 from podsim.embeddings.hit_rates import hit_rate
 from podsim.embeddings.table_files import SUFFIXES, read_tables
 from podsim.embeddings.tables import TableSet, table_sets
-from podsim.errors import LabError, PodsimError, unknown_name
+from podsim.errors import LabError, PodsimError, raise_all, unknown_name
 from podsim.lab.options import outside
 from podsim.lab.sparse.sparse_train import SparseJob
 from podsim.units import format_quantity
@@ -32,8 +32,7 @@ def cut_tables(name: str, rows: int, width: int) -> TableSet:
         raise PodsimError(
             f"{unknown_name('set of tables', name, table_sets())}, or a file {', '.join(SUFFIXES)}"
         )
-    if wrong := outside((("rows", rows, 1, _MOST_ROWS), ("width", width, 0, 4096))):
-        raise PodsimError("; ".join(wrong))
+    raise_all(outside((("rows", rows, 1, _MOST_ROWS), ("width", width, 0, 4096))))
     widths = sorted({width or table.width for table in known.tables})
     if len(widths) > 1:
         raise PodsimError(

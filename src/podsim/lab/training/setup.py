@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError, unknown_name
+from podsim.errors import PlanError, PodsimError, check_name, raise_all
 from podsim.lab.collective_job import sum_table
 from podsim.lab.emulated_links import emulated_links
 from podsim.lab.options import wrong_ranks
@@ -39,8 +39,7 @@ def training_run_of(options: TrainOptions, place: Place | None) -> Training:
 
     Raises PlanError with all that is wrong with the plan, PodsimError for a number of ranks that cannot be.
     """
-    if options.exchange not in EXCHANGES:
-        raise PodsimError(unknown_name("exchange", options.exchange, EXCHANGES))
+    check_name("exchange", options.exchange, EXCHANGES)
     served = options.exchange in SERVED
     ranks = options.ranks
     if ranks is not None and (wrong := wrong_ranks(ranks, place.world - served if place else None)):
@@ -78,8 +77,7 @@ def training_run(options: TrainOptions, ranks: int | None, *, ranks_here: bool =
         options.train, network.layers if network else 1, is_divided=divided,
         has_checkpoint=options.checkpoint is not None,
     )  # fmt: skip
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     _try_data(options, network)
     parts = int(plan.pp) * int(plan.virtual_stages)
     return Training(

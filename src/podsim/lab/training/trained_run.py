@@ -9,7 +9,7 @@ from typing import Any
 
 from podsim.answers.saved_run import keep_run
 from podsim.answers.trained import MeasuredTraining
-from podsim.errors import PodsimError
+from podsim.errors import PodsimError, raise_all
 from podsim.lab.options import no_folder, outside, unknown_backend
 from podsim.lab.ranks import run_task, started_rank
 from podsim.lab.training.metrics_log import MetricsLog
@@ -77,5 +77,4 @@ def _check(options: TrainOptions) -> None:
             f"{', '.join(f'--{name}' for name in idle)}: of checkpoints; say where with --checkpoint FOLDER"
         )
     wrong += no_folder(options.save)
-    if wrong:
-        raise PodsimError("; ".join(wrong))
+    raise_all(wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from podsim.errors import PlanError, PodsimError
+from podsim.errors import PlanError, PodsimError, raise_all
 from podsim.lab.training.gpt import gpt_problems
 from podsim.options.plan_options import PlanOptions
 from podsim.training.job_inputs import split_overrides
@@ -27,8 +27,7 @@ def gpt_plan(model: str, given: dict[str, Any], ranks: int | None) -> tuple[Plan
     if given.get("sequence") is not None:
         changes["sequence"] = str(given["sequence"])
     network = resolve(load_specification(model, changes))
-    if problems := gpt_problems(network):
-        raise PlanError(problems)
+    raise_all(gpt_problems(network), PlanError)
     degrees = [int(given.get(name) or 1) for name in ("tp", "pp", "dp")]
     count = ranks or max(1, math.prod(degrees))
     options = given | {"gpus": count}
@@ -68,8 +67,7 @@ def residual_plan(given: dict[str, Any], ranks: int | None) -> Plan:
     problems += [f"zero={zero}; zero may be 0, 1, 2, 3"] if zero not in (0, 1, 2, 3) else []
     if shard and (zero == 0 or not 0 < shard <= dp or dp % shard):
         problems.append(f"shard={shard} with zero={zero}; it needs zero of 1 or more and must divide dp={dp}")
-    if problems:
-        raise PlanError(problems)
+    raise_all(problems, PlanError)
     overlap = given.get("overlap_grad")
     return Plan(
         dp=dp, global_batch=batch, micro_batch=micro, zero=zero, shard=shard, precision="fp32",

@@ -177,7 +177,12 @@ def _train(
 
 
 def _stage(
-    torch: Any, name: str, network: Any, data: tuple[Any, Any], trained: float | None, size: float | None = None
+    torch: Any,
+    name: str,
+    network: Any,
+    data: tuple[Any, Any],
+    trained: float | None,
+    size: float | None = None,
 ) -> Stage:
     images, labels = data
     network.eval()

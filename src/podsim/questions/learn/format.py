@@ -79,12 +79,12 @@ def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
         if options.numbers:
             raise PodsimError("numbers are rounded to a format: podsim format e4m3 0.3")
         return FormatTable(
-            rows=tuple(_row(each, gpus) for each in map(any_format, (*FORMATS, *BLOCK_FORMATS)))
+            rows=tuple(_row(number, gpus) for number in map(any_format, (*FORMATS, *BLOCK_FORMATS)))
         )
     number = any_format(options.name)
     peers = [FORMATS[name] for name in _PEERS if name != number.name]
     return FormatSheet(
-        row=_row(number, gpus), peers=tuple(_row(each, gpus) for each in peers),
+        row=_row(number, gpus), peers=tuple(_row(peer, gpus) for peer in peers),
         codes=tuple(format_codes(_numbers(options.numbers), number)) if options.numbers else (),
         overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)), accuracy=accuracy_of(number),
     )  # fmt: skip

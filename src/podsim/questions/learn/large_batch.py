@@ -12,7 +12,7 @@ import numpy as np
 
 from podsim.answers.batch_sizes import BatchAdvice, BatchRow, PublishedAccuracy
 from podsim.answers.saved_run import read_trained
-from podsim.errors import PodsimError, raise_all, unknown_name
+from podsim.errors import PodsimError, check_name, raise_all, unknown_name
 from podsim.foreign_files import csv_table, finite, read_text
 from podsim.learning.batch_critical import BatchLaw, fit_batch_law, published_rows
 from podsim.learning.batch_noise import noise_of_run
@@ -149,8 +149,7 @@ def _noise(path: Path) -> Critical:
 def _published_steps(name: str) -> Measured:
     """A published table by its name."""
     known = dict.fromkeys(row.name for row in published_rows() if row.steps)
-    if name not in known:
-        raise PodsimError(unknown_name("table of steps by batch", name, known))
+    check_name("table of steps by batch", name, known)
     rows = [row for row in published_rows() if row.name == name]
     return Measured(
         f"{rows[0].study}, {rows[0].model}", rows[0].metric, tuple(float(row.batch) for row in rows),
@@ -217,7 +216,7 @@ def _errors(critical: Critical, role: str) -> list[float]:
     if not critical.measured:
         return []
     rows = zip(critical.measured.batches, critical.measured.steps, critical.measured.roles, strict=True)
-    return [abs(critical.law.steps(batch) / steps - 1) for batch, steps, each in rows if each == role]
+    return [abs(critical.law.steps(batch) / steps - 1) for batch, steps, own in rows if own == role]
 
 
 def _published_accuracies() -> tuple[PublishedAccuracy, ...]:

@@ -63,7 +63,7 @@ def mlperf(options: MlperfOptions) -> MinutesTable:
     cluster = load_cluster(options.on, {}, options.gpus)
     if options.gpus:
         cluster = cluster.subset(options.gpus)
-    rows = tuple(_row(each, round, cluster, options) for each in asked)
+    rows = tuple(_row(benchmark, round, cluster, options) for benchmark in asked)
     cells = [cell for row in rows for cell in ((row.role, row.error), (row.node_role, row.node_error))]
     errors = [(role, abs(error)) for role, error in cells if error is not None]
     if all(row.run is None and row.node is None for row in rows):
@@ -100,11 +100,11 @@ def _row(benchmark: Benchmark, round: str, cluster: Cluster, options: MlperfOpti
     on_node = None
     if cluster.gpus > cluster.gpus_per_node and not options.gpus:
         on_node, _ = _run(benchmark, round, cluster.subset(cluster.gpus_per_node), node, options)
-    published = [each for each in (best, node) if each]
+    published = [entry for entry in (best, node) if entry]
     return BenchmarkMinutes(
         benchmark=benchmark.name, title=benchmark.title, target=benchmark.target, sample=benchmark.sample,
         run=run, published=_seconds(best, run), node=on_node, node_published=_seconds(node, on_node),
-        source="; ".join(dict.fromkeys(each.source for each in published)),
+        source="; ".join(dict.fromkeys(entry.source for entry in published)),
         role=best.role if best else "", node_role=node.role if node else "",
         notes=tuple(filter(None, (problem, benchmark.note))),
     )  # fmt: skip

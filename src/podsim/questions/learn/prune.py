@@ -127,13 +127,20 @@ def _summed(plain: Pruning, pruning: Pruning, options: PruneOptions) -> Pruned:
                 first + second for first, second in zip(sums, (kept_first, kept_last, total), strict=True)
             ]
         tensors.append(_row(entry, pruning.choice, reason, kept, moved if options.permute else None))
+    before, kept = (part / (sums[2] or 1.0) for part in sums[:2])
+    return _pruned(options, tensors, kept, before if options.permute else None, compressed=options.compressed)
+
+
+def _pruned(
+    options: PruneOptions, tensors: list[PrunedTensor], kept: float, before: float | None, *, compressed: bool
+) -> Pruned:
+    """The answer: all tensors with their sums."""
     return Pruned(
-        file=options.file.name, to=str(options.to or ""), compressed=options.compressed, tensors=tuple(tensors),
-        weights=sum(math.prod(each.shape) for each in tensors),
-        pruned=sum(math.prod(each.shape) for each in tensors if not each.reason),
-        kept=sums[1] / (sums[2] or 1.0), before=sums[0] / (sums[2] or 1.0) if options.permute else None,
-        dense_bytes=sum(each.dense_bytes for each in tensors),
-        compressed_bytes=sum(each.compressed_bytes for each in tensors),
+        file=options.file.name, to=str(options.to or ""), compressed=compressed, tensors=tuple(tensors),
+        weights=sum(math.prod(tensor.shape) for tensor in tensors),
+        pruned=sum(math.prod(tensor.shape) for tensor in tensors if not tensor.reason), kept=kept, before=before,
+        dense_bytes=sum(tensor.dense_bytes for tensor in tensors),
+        compressed_bytes=sum(tensor.compressed_bytes for tensor in tensors),
     )  # fmt: skip
 
 
@@ -170,10 +177,4 @@ def _restored(file: TensorFile, options: PruneOptions) -> Pruned:
                 dense_bytes=dense, compressed_bytes=packed,
             )
         )  # fmt: skip
-    return Pruned(
-        file=options.file.name, to=str(Path(options.to)), compressed=False, tensors=tuple(tensors),
-        weights=sum(math.prod(each.shape) for each in tensors),
-        pruned=sum(math.prod(each.shape) for each in tensors if not each.reason), kept=1.0, before=None,
-        dense_bytes=sum(each.dense_bytes for each in tensors),
-        compressed_bytes=sum(each.compressed_bytes for each in tensors),
-    )  # fmt: skip
+    return _pruned(options, tensors, 1.0, None, compressed=False)

@@ -5,7 +5,7 @@ money.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 from typing import Any
@@ -22,8 +22,9 @@ from podsim.learning.loss_advice import range_notes, repetition_notes
 from podsim.learning.loss_catalog import find_law, named_laws
 from podsim.learning.loss_law import FLOPS_PER_PARAMETER, LossLaw
 from podsim.learning.loss_optimum import Budget, best_parameters
-from podsim.options.question import question
-from podsim.options.scale_options import ScaleBestOptions, ScaleOutput
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import Progress, question
+from podsim.options.scale_options import ScaleBestOptions
 from podsim.questions.registry import ask
 from podsim.storage.long_runs import DAY, RunLength, read_days, with_run
 from podsim.training.job_inputs import read_inputs
@@ -43,8 +44,6 @@ _CURVE = np.geomspace(1 / 10, 10, 41)
 _FRONT = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 _CURVES = (1 / 4, 1.0, 4.0)
 _KNOWN = 5
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ class _Asked:
 
 @question(
     ScaleBestOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
     progress="searching plans",
 )
 def scale_best(options: ScaleBestOptions, *, progress: Progress | None = None) -> ScaleBest:
@@ -190,8 +189,8 @@ def _answer(asked: _Asked, shape: Shape, prediction: Prediction, flops: float, n
         ),
         known=_points(asked, flops, days, [known.parameters for known in shapes], [known.model for known in shapes]),
         front=_front(asked, flops, money),
-        rate={name: each.rate.value(size, tokens) for name, each in laws.items() if each.rate},
-        batch={name: each.batch.value(size, tokens) for name, each in laws.items() if each.batch},
+        rate={name: own.rate.value(size, tokens) for name, own in laws.items() if own.rate},
+        batch={name: own.batch.value(size, tokens) for name, own in laws.items() if own.batch},
         command=_command(asked, shape), notes=(*notes, *repeats, *range_notes(law, size, tokens)),
     )  # fmt: skip
 

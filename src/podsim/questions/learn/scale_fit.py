@@ -21,8 +21,9 @@ from podsim.learning.loss_law import NAMES, LossLaw, constants_of
 from podsim.learning.loss_runs import Runs
 from podsim.learning.loss_table import RunTable, mixed_lines, read_runs
 from podsim.learning.loss_tuning import tune
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import question, wrong_choices
-from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
+from podsim.options.scale_options import ScaleFitOptions
 from podsim.units import MOST, parse_quantity
 
 _ALONG, _LINES = 41, 4
@@ -32,7 +33,7 @@ FITTED, UNDERTRAINED, OVERTRAINED, WORSE = "fitted", "undertrained", "overtraine
 
 @question(
     ScaleFitOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
     activity="fitting the law",
 )
 def scale_fit(options: ScaleFitOptions) -> ScaleFit:
@@ -153,7 +154,7 @@ def _constants(law: LossLaw) -> tuple[ConstantRange, ...]:
             name=name, value=law.constants[name], low=quantile(values, 0.1), high=quantile(values, 0.9)
         )
         for name in NAMES
-        for values in [[each[name] for each in drawn]]
+        for values in [[constants[name] for constants in drawn]]
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sysconfig
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,8 +21,9 @@ from podsim.learning.loss_fit import fit_law
 from podsim.learning.loss_law import LossLaw
 from podsim.learning.loss_runs import Runs
 from podsim.options.measure_options import RanksOptions, TrainOptions
-from podsim.options.question import like, option, question
-from podsim.options.scale_options import ScaleFitOptions, ScaleOutput
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import Progress, like, no_progress, option, question
+from podsim.options.scale_options import ScaleFitOptions
 from podsim.whole_files import write_whole
 from podsim.workload.catalog import load_model
 
@@ -36,8 +36,6 @@ _READS = (0.3, 0.4, 0.55, 0.75, 1.0)
 _WINDOW = 0.85
 """share. The parts of a run at which its loss is read, and where the window of the mean begins, relative to each."""
 _BOOTSTRAPS = 100
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +79,10 @@ class _Rung:
 
 @question(
     ScaleLadderOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
     progress="training",
 )
-def scale_ladder(
-    options: ScaleLadderOptions, *, progress: Progress = lambda done, steps: None
-) -> ScaleLadder:
+def scale_ladder(options: ScaleLadderOptions, *, progress: Progress = no_progress) -> ScaleLadder:
     """Losses of tiny GPTs of several widths on the same text, a law of all but the largest, and its error on that one.
 
     The law that foretells the largest is written into the folder before that one trains.
@@ -193,7 +189,7 @@ def _run(options: ScaleLadderOptions, rung: _Rung, text: Path, progress: Progres
 def _read_runs(options: ScaleLadderOptions, rungs: list[_Rung], runs: list[MeasuredTraining]) -> Runs:
     """Parameters, tokens and loss at several moments of the runs that are there."""
     changes = [{**rung.overrides, "sequence": str(options.sequence)} for rung in rungs]
-    sizes = [float(load_model(_MODEL, each).parameters) for each in changes]
+    sizes = [float(load_model(_MODEL, changed).parameters) for changed in changes]
     points = [(size, *read) for size, run in zip(sizes, runs, strict=False) for read in _reads(options, run)]
     sizes_read, tokens, losses = np.array(points).T
     return Runs(parameters=sizes_read, tokens=tokens, loss=losses)
@@ -234,11 +230,11 @@ def _answer(
 
 def _reads(options: ScaleLadderOptions, run: MeasuredTraining) -> list[tuple[float, float]]:
     """(tokens, mean loss around them) at several moments of a run; each batch is drawn from a far longer text."""
-    each = float(options.batch * options.sequence)
+    step_tokens = float(options.batch * options.sequence)
     reads = []
     for share in _READS:
         end = round(share * options.steps)
         begin = min(end - 1, round(_WINDOW * end))
         losses = [row.loss for row in run.rows[begin:end] if row.loss is not None]
-        reads.append((each * (begin + end) / 2, float(np.mean(losses))))
+        reads.append((step_tokens * (begin + end) / 2, float(np.mean(losses))))
     return reads

@@ -12,8 +12,9 @@ from podsim.errors import PodsimError
 from podsim.learning.loss_advice import advised, loss_points, range_notes, repetition_notes, untold_notes
 from podsim.learning.loss_catalog import OWN, find_law, named_laws
 from podsim.learning.loss_law import LossLaw
+from podsim.options.output_options import PlotOutput
 from podsim.options.question import option, question
-from podsim.options.scale_options import ScaleLossOptions, ScaleOutput
+from podsim.options.scale_options import ScaleLossOptions
 from podsim.units import parse_count
 from podsim.workload.catalog import network_size
 
@@ -27,7 +28,7 @@ class ScaleLawsOptions:
 
 @question(
     ScaleLossOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
 )
 def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
     """The loss of a model after some tokens, its band, and the size that would have been best for the same compute.
@@ -48,16 +49,16 @@ def scale_loss(options: ScaleLossOptions) -> ScaleLoss:
         counts: network_size(options.model, counts)[1] for counts in {law.counts for law in laws.values()}
     }
     others = {
-        key: float(each.loss.loss(sizes[each.counts], tokens))
-        for key, each in laws.items()
-        if each.loss and key != law.name
+        key: float(own.loss.loss(sizes[own.counts], tokens))
+        for key, own in laws.items()
+        if own.loss and key != law.name
     }
     return ScaleLoss(
         model=name, law=law, parameters=parameters, tokens=tokens, loss=float(band.loss), low=float(band.low),
         high=float(band.high), flops=flops, curves=_curves(law, parameters, tokens, unique), best=advised(law, flops),
         unique=unique, others=others,
-        rate={key: each.rate.value(sizes[each.counts], tokens) for key, each in laws.items() if each.rate},
-        batch={key: each.batch.value(sizes[each.counts], tokens) for key, each in laws.items() if each.batch},
+        rate={key: own.rate.value(sizes[own.counts], tokens) for key, own in laws.items() if own.rate},
+        batch={key: own.batch.value(sizes[own.counts], tokens) for key, own in laws.items() if own.batch},
         notes=(*remarks, *untold_notes(float(band.loss)), *range_notes(law, parameters, tokens)),
     )  # fmt: skip
 
@@ -89,7 +90,7 @@ def _tokens(options: ScaleLossOptions, law: LossLaw, parameters: float) -> float
 
 @question(
     ScaleLawsOptions,
-    output=ScaleOutput,
+    output=PlotOutput,
 )
 def scale_laws(options: ScaleLawsOptions) -> ScaleLaws:
     """Compare the advice of every named law for some compute, and its cost by podsim's own law.

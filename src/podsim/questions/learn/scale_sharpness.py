@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -11,11 +11,10 @@ from podsim.answers.batch_sizes import Sharpness, SharpnessRow
 from podsim.errors import raise_all
 from podsim.lab.training.sharpness import Minimum, SharpnessTask, train_group
 from podsim.learning.batch_rules import scaled_rate
-from podsim.options.question import option, question
-from podsim.options.scale_options import ScaleOutput
+from podsim.options.output_options import PlotOutput
+from podsim.options.question import Progress, no_progress, option, question
 
 _RULES = ("none", "sqrt", "linear")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +30,8 @@ class SharpnessOptions:
     seed: int = option(0, "Seed of the data, and the first of the weights.")
 
 
-@question(SharpnessOptions, output=ScaleOutput, progress="training")
-def scale_sharpness(options: SharpnessOptions, *, progress: Progress = lambda done, steps: None) -> Sharpness:
+@question(SharpnessOptions, output=PlotOutput, progress="training")
+def scale_sharpness(options: SharpnessOptions, *, progress: Progress = no_progress) -> Sharpness:
     """Validation loss, gap and largest eigenvalue of the Hessian by batch, at the same training loss.
 
     The smallest batch has the learning rate; others have it too, and by the square-root and the linear rule.

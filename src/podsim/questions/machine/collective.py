@@ -17,7 +17,7 @@ from podsim.network.settings_text import read_nics
 from podsim.network.sizes import NCCL_NAMES, collective_name, read_sizes
 from podsim.network.sweep_rows import algorithm_rows, nccl_rows, sweep_setting, table_rows
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import like, option, overrides_option, question
+from podsim.options.question import option, overrides_option, question, reworded
 from podsim.records import dataclass, replace
 
 _IN_NETWORK = ("in-network", "in network", "sharp")
@@ -73,13 +73,6 @@ class CollectiveOptions:
     overrides: Mapping[str, str] | None = overrides_option("network.bandwidth=100Gb/s")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CollectiveOutput(PlotOutput):
-    """A picture of a sweep."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png.")
-
-
 def _check(options: CollectiveOptions) -> None:
     """Raise PodsimError where no collective, or no machine, is named."""
     if options.against is None:
@@ -87,7 +80,12 @@ def _check(options: CollectiveOptions) -> None:
         sweep_setting(options.on, options.topology, options.ranks, options.overrides)
 
 
-@question(CollectiveOptions, output=CollectiveOutput, activity="timing the collective", reads=_check)
+@question(
+    CollectiveOptions,
+    output=reworded(PlotOutput, "plot", "Draw time and bandwidth over size: FILE.svg or .png."),
+    activity="timing the collective",
+    reads=_check,
+)
 def collective(options: CollectiveOptions) -> Sweep | Comparison:
     """Seconds and bandwidths of a collective over sizes; or, with `against`, predictions against a log of nccl-tests.
 

@@ -39,7 +39,7 @@ class MigStateOptions:
     MigStateOptions,
     output=DrawOutput,
     view=_STATES,
-    status=lambda states: int(any(each.change is not None and not each.change.reachable for each in states)),
+    status=lambda states: int(any(gpu.change is not None and not gpu.change.reachable for gpu in states)),
 )
 def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
     """The instances that nvidia-smi shows (-L, mig -lgi, mig -lgipp, or several in one file), GPU by GPU.
@@ -53,7 +53,7 @@ def mig_state(options: MigStateOptions) -> tuple[GpuState, ...]:
             "want and add: give one of them: a whole layout, or what to create beside what is there"
         )
     seen = read_smi(read_smi_text(Path(options.file)))
-    ids = {entry.instance_id for each in seen for entry in each.instances}
+    ids = {entry.instance_id for gpu in seen for entry in gpu.instances}
     wrong = [text for text in options.busy if text != "all" and not (text.isdecimal() and int(text) in ids)]
     if wrong:
         known = ", ".join(str(entry) for entry in sorted(i for i in ids if i is not None)) or "none"

@@ -59,7 +59,7 @@ def storage_input(options: StorageInputOptions) -> InputRun:
     """
     setting = read_setting(options)
     stages, epochs = stage_rows(setting), epoch_rows(setting)
-    step, each = setting.step, setting.accelerators * setting.nodes
+    step, count = setting.step, setting.accelerators * setting.nodes
     later = epochs[-1]
     time = training_time(setting)
     known = options_of(StorageInputOptions)
@@ -67,9 +67,9 @@ def storage_input(options: StorageInputOptions) -> InputRun:
         time = replace(time, published=None, error=None, source="") if time else None
     return InputRun(
         workload=setting.workload.name, title=setting.workload.title, system=setting.system.name,
-        clients=setting.nodes, accelerators=each, accelerator=step.accelerator, batch=step.batch,
-        utilisation=later.rate / each * step.compute / step.batch,
-        demand=each / (step.compute / step.batch) * setting.workload.record, shuffle=options.shuffle, stages=stages,
+        clients=setting.nodes, accelerators=count, accelerator=step.accelerator, batch=step.batch,
+        utilisation=later.rate / count * step.compute / step.batch,
+        demand=count / (step.compute / step.batch) * setting.workload.record, shuffle=options.shuffle, stages=stages,
         epochs=epochs, shrink=shrink_rows(setting), training=time,
         notes=(*input_notes(setting, stages, epochs), f"step: {step.origin}"),
     )  # fmt: skip

@@ -19,5 +19,5 @@ _VIEW = View(
 def storage_show(options: StorageShowOptions) -> StorageSheet | list[StorageSheet]:
     """The sheet of a storage system (weka-ra, weka-ra:4), or of all of them."""
     if not options.name:
-        return [storage_sheet(*load_storage(each)) for each in storage_names()]
+        return [storage_sheet(*load_storage(name)) for name in storage_names()]
     return storage_sheet(*load_storage(options.name, options.overrides, client=options.client))

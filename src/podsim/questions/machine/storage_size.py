@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
 from podsim.answers.storage import Need
-from podsim.errors import CatalogError, StorageError, unknown_name
+from podsim.errors import CatalogError, StorageError, check_name
 from podsim.hardware.cluster import load_cluster
 from podsim.options.question import like, option, overrides_option, question
 from podsim.options.storage_options import StorageInputOptions
@@ -89,8 +89,7 @@ def storage_size(options: StorageSizeOptions) -> SizeRun:
     """
     if not 0.0 <= options.slower <= 10.0:
         raise StorageError(f"slower={options.slower:g}: a share of the run, 0 to 10")
-    if options.shuffle not in SHUFFLES:
-        raise StorageError(unknown_name("shuffle", options.shuffle, SHUFFLES))
+    check_name("shuffle", options.shuffle, SHUFFLES, StorageError)
     cluster = load_cluster(options.on, options.overrides)
     try:
         work = load_workload(options.model)

@@ -137,9 +137,7 @@ def check_plan(run: MeasuredTraining, name: str, plan: str) -> None:
     """Raise LabError for a run of another layout than that of a plan file."""
     wanted = read_plan_file(plan)
     degrees = ("tp", "pp", "dp", "virtual_stages", "zero", "schedule", "recompute")
-    other = [each for each in degrees if each in wanted and wanted[each] != run.plan.get(each, wanted[each])]
+    other = [key for key in degrees if key in wanted and wanted[key] != run.plan.get(key, wanted[key])]
     if other:
-        pairs = (
-            f"{each}={run.plan[each]} in {name}, {each}={wanted[each]} in {plan[-80:]}" for each in other
-        )
+        pairs = (f"{key}={run.plan[key]} in {name}, {key}={wanted[key]} in {plan[-80:]}" for key in other)
         raise LabError("; ".join(pairs) + ": give the plan of the run, or leave --plan out")

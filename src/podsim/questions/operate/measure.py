@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from podsim.answers.lab import MeasuredCollectives
@@ -15,7 +15,7 @@ from podsim.lab.options import no_folder
 from podsim.lab.processes import stopped_by_signals
 from podsim.lab.ranks import run_task, started_rank
 from podsim.options.measure_options import MeasureCollectiveOptions
-from podsim.options.question import question
+from podsim.options.question import Progress, no_progress, question
 
 
 @question(
@@ -24,7 +24,7 @@ from podsim.options.question import question
     status=lambda run: 130 if run.stopped else int(any(row.wrong or row.in_place_wrong for row in run.rows)),
 )  # fmt: skip
 def measure_collective(
-    options: MeasureCollectiveOptions, *, progress: Callable[[int, int], None] = lambda done, rows: None
+    options: MeasureCollectiveOptions, *, progress: Progress = no_progress
 ) -> MeasuredCollectives | None:
     """Seconds of a collective run for real, by algorithm and size; None on every rank but the first of a job.
 

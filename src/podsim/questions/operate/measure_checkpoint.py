@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from podsim.lab.options import no_folder, outside, wrong_ranks
 from podsim.lab.places import Place, place_of
 from podsim.lab.ranks import run_task, started_rank
 from podsim.options.measure_options import RanksOptions
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.units import format_quantity, parse_quantity
 
 _LARGEST = 1 << 50
@@ -47,7 +46,7 @@ class MeasureCheckpointOptions:
     status=lambda run: int(any(row.wrong for row in run.rows)),
 )
 def measure_checkpoint(
-    options: MeasureCheckpointOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
+    options: MeasureCheckpointOptions, *, progress: Progress = no_progress
 ) -> MeasuredCheckpoints | None:
     """Seconds and B/s of a checkpoint written by several ranks, and read back; None on every rank but the first of a job.
 
@@ -58,7 +57,7 @@ def measure_checkpoint(
     """
     joined = started_rank(os.environ)
     count = options.ranks if options.ranks is not None else joined.world if joined else 4
-    size, each = (
+    size, block = (
         round(parse_quantity(value, "B", what=name))
         for name, value in (("size", options.size), ("block", options.block))
     )
@@ -67,7 +66,7 @@ def measure_checkpoint(
         wrong.append(f"--writer {options.writer[:40]!r}; known: {', '.join(WRITERS)}")
     wrong += wrong_ranks(count, joined.world if joined else None)
     wrong += outside((
-        ("size", size, max(count, 1), _LARGEST), ("block", each, 4096, 1 << 30),
+        ("size", size, max(count, 1), _LARGEST), ("block", block, 4096, 1 << 30),
         ("repeats", options.repeats, 1, 1000), ("timeout", options.timeout, 1, 1e6),
     ))  # fmt: skip
     raise_all(wrong)
@@ -78,7 +77,7 @@ def measure_checkpoint(
     _room(storage, size)
     token = os.environ.get("TORCHELASTIC_RUN_ID", "job") if joined else uuid.uuid4().hex[:12]
     job = CheckpointJob(
-        place=storage, folder=f"{storage.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=each,
+        place=storage, folder=f"{storage.path}/podsim-checkpoint-{token}", size=size, ranks=count, block=block,
         repeats=options.repeats, read=options.read, writer=options.writer, timeout=options.timeout,
     )  # fmt: skip
 

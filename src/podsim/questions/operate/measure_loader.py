@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from podsim.lab.places import place_of
 from podsim.lab.samples import CACHES, make_samples
 from podsim.lab.small_model import MODELS
 from podsim.options.measure_options import RanksOptions
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.units import parse_quantity
 
 _MAKE = re.compile(r"\s*([0-9]{1,9})\s*x\s*(.+?)\s*")
@@ -49,9 +48,7 @@ class MeasureLoaderOptions:
     progress="reading samples",
     status=lambda run: 130 if run.stopped else 0,
 )
-def measure_loader(
-    options: MeasureLoaderOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
-) -> MeasuredLoader:
+def measure_loader(options: MeasureLoaderOptions, *, progress: Progress = no_progress) -> MeasuredLoader:
     """Samples/s, B/s and accelerator utilisation of epochs of samples, and where their bytes came from.
 
     Each worker reads two batches ahead. A source "filecache::s3://…" says which kind of cache. `step_time` is that of an

@@ -17,7 +17,7 @@ from podsim.lab.serving.load_generator import read_url
 from podsim.lab.serving.measured_serving import ServingMeasurement, measure_server, measure_url
 from podsim.lab.serving.served_run import SentLoad, ServerJob
 from podsim.options.measure_options import RanksOptions
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.serving.load.request_streams import RequestStream, draw_requests, read_rate
 from podsim.units import parse_quantity
 from podsim.workload.specification import Transformer, resolve
@@ -54,9 +54,7 @@ class MeasureServingOptions:
     progress="answering requests",
     status=lambda run: 130 if run.stopped else 0,
 )
-def measure_serving(
-    options: MeasureServingOptions, *, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> MeasuredServing:
+def measure_serving(options: MeasureServingOptions, *, progress: Progress = no_progress) -> MeasuredServing:
     """Requests to a real server, timed by token: podsim's own on one core at shares of what it can answer, or `url`.
 
     The server of podsim is a small GPT with random weights, in continuous batches, on loopback. Clients in loops
@@ -101,7 +99,7 @@ def _check(options: MeasureServingOptions) -> None:
 def _own(
     options: MeasureServingOptions,
     draw: Callable[[float, int, int], SentLoad],
-    progress: Callable[[int, int], None],
+    progress: Progress,
     keep: Callable[[MeasuredServing], None],
 ) -> MeasuredServing:
     """The runs of podsim's own server."""
@@ -137,7 +135,7 @@ def _shares(text: str) -> tuple[float, ...]:
 def _others(
     options: MeasureServingOptions,
     draw: Callable[[float, int, int], SentLoad],
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> MeasuredServing:
     """A run against a server of others."""
     if bool(options.rate) == bool(options.clients):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from podsim.lab.sparse.click_files import read_clicks
 from podsim.lab.sparse.sparse_tables import check_room, cut_tables, hit_rates, read_share, sizes_of
 from podsim.lab.sparse.sparse_train import SparseJob, checkpoint_step, task_of
 from podsim.options.measure_options import RanksOptions
-from podsim.options.question import like, option, question
+from podsim.options.question import Progress, like, no_progress, option, question
 from podsim.whole_files import scratch_folder
 
 _EXCHANGES = ("sync", "async")
@@ -61,9 +60,7 @@ class MeasureTablesOptions:
     MeasureTablesOptions,
     progress="training",
 )
-def measure_tables(
-    options: MeasureTablesOptions, *, progress: Callable[[int, int], None] = lambda _done, _whole: None
-) -> MeasuredTables:
+def measure_tables(options: MeasureTablesOptions, *, progress: Progress = no_progress) -> MeasuredTables:
     """Losses, samples/s, staleness, and hit rates of the servers' caches, measured and by the law of LRU caches.
 
     All rows are float64. Synchronous training gives the losses of one process, for any number of servers and workers.

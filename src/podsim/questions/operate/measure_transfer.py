@@ -41,7 +41,9 @@ Progress = Callable[..., None]
 class MeasureTransferOptions:
     """What is trained, and how much of it."""
 
-    first_samples: int = option(16384, "Samples of the first network, of 40 other classes.", least=64, most=1_000_000)
+    first_samples: int = option(
+        16384, "Samples of the first network, of 40 other classes.", least=64, most=1_000_000
+    )
     first_epochs: int = option(8, "Passes over them.", least=1, most=1000)
     samples: int = option(256, "Samples of the task, of ten classes.", least=32, most=100_000)
     epochs: int = option(40, "Passes over them; half as many after pruning, and in int8.", least=2, most=1000)
@@ -52,7 +54,10 @@ class MeasureTransferOptions:
 
 
 @question(
-    MeasureTransferOptions, output=PlotOutput, progress="training", status=lambda run: 130 if run.stopped else 0
+    MeasureTransferOptions,
+    output=PlotOutput,
+    progress="training",
+    status=lambda run: 130 if run.stopped else 0,
 )
 def measure_transfer(
     options: MeasureTransferOptions, *, progress: Progress = lambda done, parts, text="": None
@@ -85,7 +90,11 @@ def measure_transfer(
 def _said(rows: Sequence[TransferRow]) -> tuple[int, int, str]:
     """(steps done, steps, what the last gave)."""
     row = rows[-1]
-    return len(rows), _STAGES, f"{row.stage}: {row.accuracy:.2%}, {row.bytes:,.0f} bytes, {row.answered:,.0f}/s"
+    return (
+        len(rows),
+        _STAGES,
+        f"{row.stage}: {row.accuracy:.2%}, {row.bytes:,.0f} bytes, {row.answered:,.0f}/s",
+    )
 
 
 def _model_file(folder: Path) -> Path:

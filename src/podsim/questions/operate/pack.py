@@ -8,13 +8,13 @@ from pathlib import Path
 
 from podsim.answers.answer import Answer, View
 from podsim.answers.fields import shown
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.fleet.openb import read_nodes, read_requests
 from podsim.fleet.packing import PACKERS, pack_orders
 from podsim.fleet.queue import Progress, part_of
 from podsim.fleet.traces import DATA
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import like, option, question
+from podsim.options.question import option, question, reworded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,6 @@ class PackOptions:
     )
     load: float = option(1.3, "Requested GPUs over existing GPUs.")
     seeds: int = option(3, "Random orders of arrival.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackPlot(PlotOutput):
-    """A picture of packing."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +77,7 @@ class PackResult(
 
 @question(
     PackOptions,
-    output=PackPlot,
+    output=reworded(PlotOutput, "plot", "Draw allocated over requested GPUs: FILE.svg or .png."),
     progress="packing requests",
 )
 def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResult:
@@ -108,8 +101,7 @@ def pack(options: PackOptions, *, progress: Progress | None = None) -> PackResul
         DATA / "openb_pods.csv.gz" if options.requests == "openb" else Path(options.requests), machine.models
     )
     for name in options.packer:
-        if name not in PACKERS:
-            raise PodsimError(unknown_name("packer", name, PACKERS))
+        check_name("packer", name, PACKERS)
     packers = options.packer or tuple(PACKERS)
     rows = tuple(
         PackRow(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -20,21 +18,14 @@ from podsim.fleet.squeue import forecast_starts
 from podsim.hardware.cluster import load_cluster
 from podsim.options.fleet_options import QueueOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import like, question
+from podsim.options.question import question, reworded
 from podsim.storage.checkpoints_stores import load_store
 from podsim.units import parse_quantity
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueuePlot(PlotOutput):
-    """A picture of a queue."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw use over time and completion times: FILE.svg or .png.")
-
-
 @question(
     QueueOptions,
-    output=QueuePlot,
+    output=reworded(PlotOutput, "plot", "Draw use over time and completion times: FILE.svg or .png."),
     plotted="timeline",
     progress="running jobs",
     status=lambda result: int(bool(result.too_large)),

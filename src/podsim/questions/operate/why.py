@@ -51,7 +51,7 @@ def why(options: WhyOptions) -> Explained:
     if options.link:
         windows = windows_of(run, options.link)
     else:
-        windows = tuple(with_counterfactual(each, setting, healthy) for each in contention_of(run))
+        windows = tuple(with_counterfactual(window, setting, healthy) for window in contention_of(run))
     notes = [] if setting else ["the record holds no plan, so nothing can be simulated again: no costs"]
     if run.ports > len({row.port for row in run.rows}):
         notes.append(f"{run.ports:,} ports; those that carried least are summed up by kind")
@@ -93,9 +93,9 @@ def _trained(run: MeasuredTraining) -> Telemetry:
             kind="compute",
             collective=f"stage {rank // stage}",
             ranks=str(rank),
-            values=tuple(each),
+            values=tuple(passes),
         )
-        for rank, each in sorted(laps.items())
+        for rank, passes in sorted(laps.items())
     ]
     seconds = max(run.span_end) - min(run.span_start)
     return Telemetry(

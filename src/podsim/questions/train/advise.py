@@ -202,7 +202,8 @@ def _served_change(words: Mapping[str, Any], moves: Mapping[str, Any], seconds: 
 
 def _model(options: AdviseOptions, read: PlanRead, name: str) -> Model:
     if read.shape and not options.model:
-        return build(Transformer(name="model of the command", source=options.file, **read.shape))  # type: ignore[arg-type]
+        shape: Mapping[str, Any] = read.shape
+        return build(Transformer(name="model of the command", source=options.file, **shape))
     length = {} if options.sequence is None else {"sequence": str(read_sequence(options.sequence))}
     keys = split_overrides(options.overrides)[0] | length
     return fine_tuned(load_model(options.model or name, keys), read.train)

@@ -96,9 +96,9 @@ def _played(
 
 def _way(name: str, size: float, members: tuple[int, ...], *, cluster: Cluster, algo: str) -> Collective:
     """How a collective of a trace is run: by a table over the members, or as long as NCCL's law says."""
-    count, each = len(members), cluster.gpus_per_node
+    count, local_gpus = len(members), cluster.gpus_per_node
     name = {"reduce_scatter_block": "reduce_scatter"}.get(name, name)
-    local = max(Counter(rank // each for rank in members).values())
+    local = max(Counter(rank // local_gpus for rank in members).values())
     size *= count if name in ("all_gather", "gather") else 1
     if name == "barrier" or count < 2 or not size:
         return Collective(None, 0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from podsim.fleet.reliability_rates import recovery
 from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 from podsim.options.fleet_options import SavedJobOptions
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import PLAN_FILE, like, option, question
+from podsim.options.question import PLAN_FILE, option, question, reworded
 from podsim.runs.best_job import best_job, check_job
 from podsim.storage.checkpoint_answer import checkpoint_time
 from podsim.storage.checkpoints_stores import load_store
@@ -43,13 +42,6 @@ from podsim.storage.long_runs import Asked, check_ends, long_run, mtbf_of, read_
 
 _DAY = 86400.0
 _TIMES = ("step", "interval", "mtbf", "restart", "found")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GoodputPlot(PlotOutput):
-    """A picture of long runs."""
-
-    plot: Path | None = like(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +65,7 @@ class GoodputOptions(SavedJobOptions):
 @question(
     GoodputOptions,
     fill=PLAN_FILE,
-    output=GoodputPlot,
+    output=reworded(PlotOutput, "plot", "Draw intervals and the days' histogram: FILE.svg or .png."),
     reads=check_job,
 )
 def goodput(options: GoodputOptions) -> Goodput:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from podsim.accuracy.bands_networks import band_of_graph, features_of_graph
 from podsim.answers.graphs import GraphCost
 from podsim.embeddings.table_files import read_tables
-from podsim.errors import ClusterError, NoFitError, PodsimError, unknown_name
+from podsim.errors import ClusterError, NoFitError, PodsimError, check_name
 from podsim.graphs.chakra_mend import write_chakra
 from podsim.graphs.frozen_layers import trained_graph
 from podsim.graphs.fusion import FUSIONS
@@ -59,10 +59,8 @@ def graph(options: GraphOptions) -> GraphCost:
     that of a replica, or of all devices of a divided graph, one batch at a time. `layout` says how images lie in
     memory. Raises PodsimError for anything unusable.
     """
-    if options.fuse not in FUSIONS:
-        raise PodsimError(unknown_name("fusion", options.fuse, FUSIONS))
-    if options.layout not in LAYOUTS:
-        raise PodsimError(unknown_name("layout", options.layout, LAYOUTS))
+    check_name("fusion", options.fuse, FUSIONS)
+    check_name("layout", options.layout, LAYOUTS)
     if options.detail not in ("", "ops"):
         raise PodsimError(f"detail={options.detail!r} may be ops")
     case = _case(options)

@@ -10,7 +10,7 @@ from typing import Any
 
 from podsim.accuracy.stated_prediction import describe
 from podsim.answers.launched import PlanRead, Recipe
-from podsim.errors import NoFitError, PlanError, PodsimError, raise_all, unknown_name
+from podsim.errors import NoFitError, PlanError, PodsimError, check_name, raise_all
 from podsim.foreign_files import read_text, shown
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.launching.fine_tuning import default_tool
@@ -100,8 +100,7 @@ _OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_b
 
 def _write(options: LaunchOptions) -> Recipe:
     tool = options.tool or default_tool(_named(options.model, options), options.train)
-    if tool not in TOOLS:
-        raise PodsimError(unknown_name("tool", tool, TOOLS))
+    check_name("tool", tool, TOOLS)
     if options.partition and tool in ("torchrun", "kubernetes"):
         raise PodsimError(
             f"--partition {options.partition[:40]}: {tool} has none; leave it out, or take --for slurm"

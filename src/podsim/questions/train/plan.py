@@ -15,11 +15,11 @@ from podsim.answers.study import NO_FIT
 from podsim.errors import NoFitError, PodsimError
 from podsim.options.output_options import GlanceOutput, PlotOutput
 from podsim.options.plan_options import SearchOptions, TargetOptions
-from podsim.options.question import like, option, question, values_of
+from podsim.options.question import Progress, like, option, question, values_of
 from podsim.questions.registry import ask
 from podsim.records import MISSING, dataclass, replace
 from podsim.runs.best_plans import find_plans, with_whole_runs
-from podsim.runs.search_case import TRADES, Progress, read_case
+from podsim.runs.search_case import TRADES, read_case
 from podsim.storage.long_runs import read_days
 from podsim.training.job_inputs import refuse_tables
 

@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from podsim.answers.sharding import Sharded, ShardedOp
-from podsim.errors import PodsimError, unknown_name
+from podsim.errors import PodsimError, check_name
 from podsim.graphs.graph_cost import OPTIMIZERS
 from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import is_captured
@@ -153,8 +153,7 @@ def _model_setting(options: ShardOptions) -> _Setting:
 def _optimizer(options: ShardOptions, default: str) -> str:
     """The optimizer asked for. Raises PodsimError for one that podsim does not know."""
     optimizer = options.optimizer or default
-    if optimizer not in OPTIMIZERS:
-        raise PodsimError(unknown_name("optimizer", optimizer, OPTIMIZERS))
+    check_name("optimizer", optimizer, OPTIMIZERS)
     return optimizer
 
 
@@ -189,7 +188,7 @@ def _annotated(options: ShardOptions, setting: _Setting) -> Candidate:
             if problems
             else PodsimError(f"no mesh of {gpus} GPUs has these axes; give one: --mesh")
         )
-    return min(results, key=lambda each: each.order(case.room))
+    return min(results, key=lambda candidate: candidate.order(case.room))
 
 
 def _candidate(case: ShardCase, mesh: Mesh, options: ShardOptions) -> Candidate:
@@ -213,12 +212,12 @@ def _answer(options: ShardOptions, setting: _Setting, best: Candidate, tried: in
     ops = []
     for op, local, copies in zip(graph.ops, step.ops, graph.copies, strict=True):
         texts = []
-        for each in local.exchanges:
-            size = each.elements * (case.software.gradient_bytes if each.phase == "gradients" else case.width)
-            what = f"{each.collective.replace('_', '-')} over {'+'.join(each.axes)}"
-            sent[what] += copies * size * times.get(each.phase, int(plan.micro_batches) if plan else 1)
+        for part in local.exchanges:
+            size = part.elements * (case.software.gradient_bytes if part.phase == "gradients" else case.width)
+            what = f"{part.collective.replace('_', '-')} over {'+'.join(part.axes)}"
+            sent[what] += copies * size * times.get(part.phase, int(plan.micro_batches) if plan else 1)
             if size * copies > 1e3:
-                texts.append(f"{what} {format_quantity(size, 'B', digits=3)} {each.phase}")
+                texts.append(f"{what} {format_quantity(size, 'B', digits=3)} {part.phase}")
         i = op.position
         ops.append(
             ShardedOp(

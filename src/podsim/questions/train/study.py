@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from podsim.answers.answer import call
 from podsim.answers.study import NO_ANSWER, StudyResult, StudyRow
 from podsim.errors import PodsimError, raise_all
 from podsim.options.output_options import PICTURES, Output
 from podsim.options.plan_options import FixedLayout
-from podsim.options.question import option, options_of, question, wrong_choices
+from podsim.options.question import Progress, option, options_of, question, wrong_choices
 from podsim.options.study_options import FIGURES
 from podsim.questions.registry import ask
 from podsim.report.plain_data import plain_value
@@ -24,9 +24,6 @@ from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
 from podsim.studies.study_rows import look_ahead, study_row
 from podsim.whole_files import write_whole
-
-Progress: TypeAlias = Callable[[int, int], None]
-
 
 CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
 
@@ -178,7 +175,7 @@ def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer
 
 def _named(point: Point, answer: Answer) -> StudyRow:
     """The row of a stored answer, under the name that its design has now. Raises PodsimError for a damaged one."""
-    hints = {each.name: str(each.type) for each in fields(StudyRow)}
+    hints = {field.name: str(field.type) for field in fields(StudyRow)}
     if not {"question", "status"} <= answer.keys() <= hints.keys() or not all(
         _fits(value, hints[name]) for name, value in answer.items()
     ):

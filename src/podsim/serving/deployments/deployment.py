@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from podsim.errors import PodsimError
+from podsim.errors import raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.serving.language_engines import LanguageEngine, load_language_engine
 from podsim.serving.serving_plan import ServingPlan
@@ -74,8 +74,7 @@ class Deployment:
 
 def refuse(problems: list[str]) -> None:
     """Raise PodsimError with all problems of a deployment that a tool cannot run."""
-    if problems:
-        raise PodsimError("; ".join(problems))
+    raise_all(problems)
 
 
 @dataclass(frozen=True, kw_only=True)

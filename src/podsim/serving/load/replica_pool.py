@@ -21,7 +21,6 @@ class Scheduler:
     together: bool = False
     """Whether requests only join an empty replica (static batches)."""
     source: str
-    """The source."""
 
 
 SCHEDULERS = {

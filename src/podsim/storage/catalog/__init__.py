@@ -11,7 +11,7 @@ Raises CatalogError for an unknown name or key, and StorageError for impossible 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from podsim.errors import CatalogError, PodsimError, StorageError, UnitError, un
 from podsim.hardware.catalog import find, load_ssd, load_system
 from podsim.hardware.catalog.schema import parse_catalog
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.overrides import read_count, read_quantity
+from podsim.hardware.overrides import Reader, count, quantity, read_count
 from podsim.hardware.parts import System
 from podsim.hardware.userfile import UserFile, read_user_file
 from podsim.storage.catalog.storage_schema import ClientEntry, ServerEntry, StorageEntry
@@ -32,35 +32,27 @@ MOST_CLIENTS = 100_000
 _SPEC = re.compile(r"([^:]+?)(?::\s*(.*?))?\s*", re.DOTALL)
 
 
-def _count(low: int, high: int = 100_000) -> Callable[[object, str], object]:
-    return lambda value, what: read_count(value, what=what, low=low, high=high)
-
-
-def _quantity(unit: str) -> Callable[[object, str], object]:
-    return lambda value, what: read_quantity(value, unit, what=what)
-
-
-KEYS: dict[str, Callable[[object, str], object]] = {
-    "servers": _count(1),
-    "capacity": _quantity("B"),
-    "read_latency": _quantity("s"),
-    "write_latency": _quantity("s"),
-    "range_requests": _quantity("1/s"),
-    "server.ssds": _count(1),
-    "server.ports": _count(0),
-    "server.port": _quantity("B/s"),
-    "server.read": _quantity("B/s"),
-    "server.write": _quantity("B/s"),
-    "server.iops": _quantity("1/s"),
-    "client.ports": _count(0),
-    "client.port": _quantity("B/s"),
-    "client.cores": _count(1, 1024),
-    "client.read": _quantity("B/s"),
-    "client.write": _quantity("B/s"),
-    "client.iops": _quantity("1/s"),
-    "stripe.data": _count(1, 16),
-    "stripe.parity": _count(0, 4),
-    "stripe.spares": _count(0, 1000),
+KEYS: dict[str, Reader] = {
+    "servers": count(1),
+    "capacity": quantity("B"),
+    "read_latency": quantity("s"),
+    "write_latency": quantity("s"),
+    "range_requests": quantity("1/s"),
+    "server.ssds": count(1),
+    "server.ports": count(0),
+    "server.port": quantity("B/s"),
+    "server.read": quantity("B/s"),
+    "server.write": quantity("B/s"),
+    "server.iops": quantity("1/s"),
+    "client.ports": count(0),
+    "client.port": quantity("B/s"),
+    "client.cores": count(1, 1024),
+    "client.read": quantity("B/s"),
+    "client.write": quantity("B/s"),
+    "client.iops": quantity("1/s"),
+    "stripe.data": count(1, 16),
+    "stripe.parity": count(0, 4),
+    "stripe.spares": count(0, 1000),
 }
 """what may be changed of a system; fewer cores leave each as fast as it was"""
 
