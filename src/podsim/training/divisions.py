@@ -32,7 +32,7 @@ from podsim.training.memory import (
 )
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import ARRAY_FIELDS, Array
+from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.search_space import Division, SearchSpace
 from podsim.training.software import Software
 from podsim.workload.model import Model
@@ -115,7 +115,8 @@ class SpaceMemory:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     divided: Sequence[Shaped[Array, "stage plan"]]
-    """B. What ranks divide, under each division, of plans that differ in _DIVIDED_KEY; empty in PyTorch's own runtime."""
+    """B. The bytes that ranks divide, under each division, of plans that differ in _DIVIDED_KEY; none in PyTorch's own
+    runtime, where they depend on the rest."""
     groups: Shaped[Array, "row"]
     """The position of each row's among them."""
     names: Sequence[str]
@@ -140,7 +141,7 @@ class SpaceMemory:
         for own in candidates:
             is_candidate[own] = True
         rows = np.flatnonzero(is_candidate)
-        parts = [rows[part] for part in chunks(rows.size, 2048)]
+        parts = [rows[part] for part in chunks(rows.size, 4096)]
         results = map_all(lambda part: self._fitting(part, candidates, room), parts, jobs)
         decided = until_interrupted(results, len(parts), report) or [[_NO_PLANS] * len(candidates)]
         divisions = [
@@ -154,33 +155,49 @@ class SpaceMemory:
     def _fitting(
         self, rows: Shaped[Array, "row"], candidates: Sequence[Array], room: float
     ) -> list[_Fitting]:
-        """The plans of each division that fit, of ascending rows that are candidates."""
+        """The plans of each division that fit, of ascending rows that are candidates.
+
+        To recompute some of the layers takes no less than to recompute none or all, as memory is linear in their number.
+        """
         space, modes = self.space, self.space.modes
         own = space.rows.take(rows)
         first, index = distinct_keys(own, self.names)  # an overlap changes no memory
         legal = space.is_legal(own.pp)
-        at = np.repeat(rows[first], len(modes))
-        mode = np.tile(np.arange(len(modes)), first.size)
-        plan = space.rows.take(at).having(space.columns(mode)).wide()
-        stages, activations = self.stages.of(at), self.activations.of(at)
-        exists = stages.count > 0
-        groups = self.groups[at]
-        if self.divided:
-            kept = reduce(np.add, undivided_bytes(plan, self.software, stages, activations))
+        memory = np.full((len(candidates), first.size, len(modes)), np.inf)
+        whole, part = np.flatnonzero(modes[:, 1] == 0), np.flatnonzero(modes[:, 1])
+        memory[..., whole] = self._bytes(rows[first], whole)
+        hopeful = np.arange(first.size)
+        if self.divided and Recompute.NONE in modes[:, 0]:
+            hopeful = np.flatnonzero((memory <= room * (1 + 1e-9)).any(axis=(0, 2)))
+        if hopeful.size and part.size:
+            memory[:, hopeful[:, None], part] = self._bytes(rows[first[hopeful]], part)
         fitting = []
-        for number, (division, wanted) in enumerate(zip(space.divisions, candidates, strict=True)):
+        for wanted, each in zip(candidates, memory, strict=True):
             low, high = np.searchsorted(wanted, [rows[0], rows[-1] + 1]).tolist()
-            part = np.searchsorted(rows, wanted[low:high])
+            at = np.searchsorted(rows, wanted[low:high])
+            chosen = each[index[at]]
+            row, mode = np.nonzero((chosen <= room) & legal[at])
+            fitting.append(_Fitting(wanted[low:high][row], mode, chosen[row, mode]))
+        return fitting
+
+    def _bytes(self, rows: Array, modes: Array) -> Array:
+        """B. What the fullest stage of each row holds under each division, with each mode of recomputation."""
+        at, mode = np.repeat(rows, modes.size), np.tile(modes, rows.size)
+        plan = self.space.rows.take(at).having(self.space.columns(mode)).wide()
+        stages, activations, groups = self.stages.of(at), self.activations.of(at), self.groups[at]
+        kept = (
+            reduce(np.add, undivided_bytes(plan, self.software, stages, activations)) if self.divided else 0.0
+        )
+        most = []
+        for number, division in enumerate(self.space.divisions):
             if self.divided:
                 total = kept + self.divided[number].take(groups, axis=1)
             else:
                 divided = plan.having({"zero": division.zero, "shard": division.shard})
                 parts = memory_kind_bytes(divided, self.software, stages, self.weights.of(at), activations)
                 total = reduce(np.add, parts)
-            memory = np.where(exists, total, 0.0).max(axis=0).reshape(-1, len(modes))[index[part]]
-            row, chosen = np.nonzero((memory <= room) & legal[part])
-            fitting.append(_Fitting(wanted[low:high][row], chosen, memory[row, chosen]))
-        return fitting
+            most.append(np.where(stages.count > 0, total, 0.0).max(axis=0))
+        return np.reshape(most, (-1, rows.size, modes.size))
 
 
 def space_memory(model: Model, space: SearchSpace, software: Software) -> SpaceMemory:

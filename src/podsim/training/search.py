@@ -113,7 +113,7 @@ class _Times:
     places: Shaped[Array, "row"]
     """The position of each row in the tables."""
 
-    def _layouts(self, rows: Shaped[Array, "layout"], modes: Shaped[Array, "layout"]) -> Layout:
+    def _layouts(self, rows: Shaped[Array, "plan"], modes: Shaped[Array, "plan"]) -> Layout:
         return layout_of(self.tables, self.places[rows], self.fitting.space.columns(modes))
 
     def least_seconds(self, jobs: int, report: Callable[[float], None]) -> tuple[Shaped[Array, "plan"], bool]:
@@ -124,7 +124,7 @@ class _Times:
         has_plan[layout] = True
         layouts = np.flatnonzero(has_plan)
 
-        def least(chunk: slice) -> Shaped[Array, "layout"]:
+        def least(chunk: slice) -> Shaped[Array, "plan"]:
             own = self._layouts(*np.divmod(layouts[chunk], width))
             return least_layout_seconds(own, self.tables.software, self.tables.core_share)
 
