@@ -95,11 +95,6 @@ def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) ->
     return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
 
 
-def _flag_count(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) -> Shaped[Array, "plan"]:
-    """The number of flags that are not redundant."""
-    return np.asarray((~_is_redundant(plan, zero, flags)).sum(axis=0))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Times:
     """What the times of plans that fit follow from; these come one division after the other."""
@@ -107,7 +102,7 @@ class _Times:
     flags: Shaped[Array, "flags field"]
     fitting: FittingPlans
     tables: PlanTables
-    """Those of the rows that have a plan."""
+    """The tables of the rows that have a plan."""
     ends: Sequence[Keyed[StepEnd]]
     """The ends of these rows under each division."""
     places: Shaped[Array, "row"]
@@ -142,10 +137,8 @@ class _Times:
         """Step seconds of plans of a division, with all flags; infinite where a flag is redundant."""
         number, positions = part
         division, rows = self.fitting.space.divisions[number], self.fitting.rows[positions]
-        layout, end = (
-            self._layouts(rows, self.fitting.modes[positions]),
-            self.ends[number].of(self.places[rows]),
-        )
+        layout = self._layouts(rows, self.fitting.modes[positions])
+        end = self.ends[number].of(self.places[rows])
         skip = _is_redundant(layout.plan, division.zero, self.flags)
         tried = np.flatnonzero(~skip.all(axis=1))
         flags = self.flags[tried]
@@ -183,10 +176,7 @@ class _Times:
         seconds = self.seconds_at(first, jobs)
         last = known.after(first, seconds.min(axis=0))
         positions = np.union1d(first, last)
-        every = np.empty((len(self.flags), positions.size))
-        is_first = np.isin(positions, first, assume_unique=True)
-        every[:, is_first], every[:, ~is_first] = seconds, self.seconds_at(positions[~is_first], jobs)
-        return positions, every
+        return positions, self.seconds_at(positions, jobs)
 
 
 def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Software, flags: Array) -> _Times:
@@ -233,7 +223,7 @@ def search(
     plans = space(model, cluster, fixed, count, wanted, software)
     flags = _flags(wanted, software)
     modes = plans.is_legal(plans.rows.pp).sum(axis=1)
-    counts = [_flag_count(plans.rows, division.zero, flags) for division in plans.divisions]
+    counts = [(~_is_redundant(plans.rows, division.zero, flags)).sum(axis=0) for division in plans.divisions]
     number = np.zeros(plans.rows.size, dtype=np.int64)
     for division, own in zip(plans.divisions, counts, strict=True):
         number[division.rows] += (own * modes)[division.rows]
@@ -246,9 +236,9 @@ def search(
             progress(round(share * total), total)
 
     memory, room = space_memory(model, plans, software), usable_bytes(cluster.gpu, software)
-    fitting, left = memory.fitting(room, jobs, lambda share: report(share / 2))
+    fitting, decided = memory.fitting(room, jobs, lambda share: report(share / 2))
     fitting_number = sum(int(counts[number][rows].sum()) for number, rows in fitting.by_division())
-    complete, roomy = left.size == 0, room / (1 + headroom)
+    complete, roomy = decided == number.size, room / (1 + headroom)
     if fitting_number == 0:
         fitting, _ = memory.fitting(np.inf, jobs, lambda share: None)
         timed = np.array([fitting.memory_bytes.argmin()])
@@ -270,7 +260,7 @@ def search(
         memory_bytes=memory_bytes,
         order=order,
         pareto=_front(memory_bytes, order),
-        evaluated=total - int(number[left].sum()),
+        evaluated=int(number[:decided].sum()),
         fitting=fitting_number,
         cut=plans.cut,
         complete=complete,
