@@ -19,7 +19,7 @@ from podsim.training.layout import Layout, StepEnd
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.search_limits import Space
-from podsim.training.search_space import space
+from podsim.training.search_space import SearchSpace, space
 from podsim.training.software import Software, load_software, usable_bytes
 from podsim.training.step import step_seconds as seconds_of_step
 from podsim.workload.model import Model
@@ -198,6 +198,17 @@ def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Soft
     return _Times(flags=flags, fitting=fitting, tables=tables, ends=ends, places=places)
 
 
+def _count_plans(
+    plans: SearchSpace, flags: Shaped[Array, "flags field"]
+) -> tuple[list[Shaped[Array, "row"]], Shaped[Array, "row"]]:
+    """(the number of flags of each row under each division, the number of plans of each row)."""
+    counts = [(~_is_redundant(plans.rows, division.zero, flags)).sum(axis=0) for division in plans.divisions]
+    modes, number = plans.is_legal(plans.rows.pp).sum(axis=1), np.zeros(plans.rows.size, dtype=np.int64)
+    for division, own in zip(plans.divisions, counts, strict=True):
+        number[division.rows] += (own * modes)[division.rows]
+    return counts, number
+
+
 def search(
     model: Model,
     cluster: Cluster,
@@ -214,22 +225,17 @@ def search(
     `podsim.training.contenders` says which plans get a time: those that may be the fastest of their degrees, with or
     without the share `headroom` of their memory, or on the front of memory against time; with `every`, all.
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
-    (evaluated, all) combinations; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
+    (evaluated, all) plans; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
     processor.  PlanError when no combination is legal, saying what cut them.
     """
-    count = cluster.gpus
     wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu, fixed.precision)
-    plans = space(model, cluster, fixed, count, wanted, software)
+    plans = space(model, cluster, fixed, cluster.gpus, wanted, software)
     flags = _flags(wanted, software)
-    modes = plans.is_legal(plans.rows.pp).sum(axis=1)
-    counts = [(~_is_redundant(plans.rows, division.zero, flags)).sum(axis=0) for division in plans.divisions]
-    number = np.zeros(plans.rows.size, dtype=np.int64)
-    for division, own in zip(plans.divisions, counts, strict=True):
-        number[division.rows] += (own * modes)[division.rows]
+    counts, number = _count_plans(plans, flags)
     total = int(number.sum())
     if total == 0:
-        raise PlanError([_no_plan(count, fixed, plans.cut)])
+        raise PlanError([_no_plan(cluster.gpus, fixed, plans.cut)])
 
     def report(share: float) -> None:
         if progress:
@@ -237,7 +243,7 @@ def search(
 
     memory, room = space_memory(model, plans, software), usable_bytes(cluster.gpu, software)
     fitting, decided = memory.fitting(room, jobs, lambda share: report(share / 2))
-    fitting_number = sum(int(counts[number][rows].sum()) for number, rows in fitting.by_division())
+    fitting_number = sum(int(counts[at][rows].sum()) for at, rows in fitting.by_division())
     complete, roomy = decided == number.size, room / (1 + headroom)
     if fitting_number == 0:
         fitting, _ = memory.fitting(np.inf, jobs, lambda share: None)
@@ -250,22 +256,14 @@ def search(
             step_seconds = times.seconds_at(timed, jobs)
         else:
             least, is_all = times.least_seconds(jobs, lambda share: report((1 + share) / 2))
-            complete &= is_all
             timed, step_seconds = times.contenders(least, jobs, roomy)
+            complete = complete and is_all
     order, memory_bytes = _rank(step_seconds), fitting.memory_bytes[timed]
     return SearchResult(
-        combinations=fitting.take(timed),
-        flags=flags,
-        step_seconds=step_seconds,
-        memory_bytes=memory_bytes,
-        order=order,
-        pareto=_front(memory_bytes, order),
-        evaluated=int(number[:decided].sum()),
-        fitting=fitting_number,
-        cut=plans.cut,
-        complete=complete,
-        roomy_bytes=roomy,
-    )
+        combinations=fitting.take(timed), flags=flags, step_seconds=step_seconds, memory_bytes=memory_bytes,
+        order=order, pareto=_front(memory_bytes, order), evaluated=int(number[:decided].sum()),
+        fitting=fitting_number, cut=plans.cut, complete=complete, roomy_bytes=roomy,
+    )  # fmt: skip
 
 
 def _no_plan(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:
