@@ -32,7 +32,7 @@ from podsim.training.memory import (
 )
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import ARRAY_FIELDS, Array
+from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.search_space import Division, SearchSpace
 from podsim.training.software import Software
 from podsim.workload.model import Model
@@ -50,9 +50,6 @@ class _Fitting(NamedTuple):
     rows: Shaped[Array, "plan"]
     modes: Shaped[Array, "plan"]
     memory_bytes: Shaped[Array, "plan"]
-
-
-_NO_PLANS = _Fitting(np.arange(0), np.arange(0), np.empty(0))
 
 
 def map_all(function: Callable[[S], T], items: Iterable[S], jobs: int) -> Iterator[T]:
@@ -115,72 +112,70 @@ class SpaceMemory:
     weights: Keyed[Weights]
     activations: Keyed[Activations]
     divided: Sequence[Shaped[Array, "stage plan"]]
-    """B. What ranks divide, under each division, of plans that differ in _DIVIDED_KEY; empty in PyTorch's own runtime."""
+    """B. The bytes that ranks divide, under each division, of plans that differ in _DIVIDED_KEY; none in PyTorch's own
+    runtime, where they depend on the rest."""
     groups: Shaped[Array, "row"]
     """The position of each row's among them."""
     names: Sequence[str]
     """The fields that memory depends on."""
 
-    def _candidates(self, room: float) -> list[Shaped[Array, "row"]]:
-        """The rows of each division of which what is divided alone takes less than a room."""
-        divisions = self.space.divisions
-        if not self.divided:
-            return [division.rows for division in divisions]
-        return [
-            division.rows[(divided.max(axis=0) <= room)[self.groups[division.rows]]]
-            for division, divided in zip(divisions, self.divided, strict=True)
-        ]
-
-    def fitting(
-        self, room: float, jobs: int, report: Callable[[float], None]
-    ) -> tuple[FittingPlans, Shaped[Array, "row"]]:
-        """(the plans that fit in a room, the rows that an interruption left undecided)."""
-        candidates = self._candidates(room)
-        is_candidate = np.zeros(self.space.rows.size, dtype=bool)
-        for own in candidates:
-            is_candidate[own] = True
-        rows = np.flatnonzero(is_candidate)
-        parts = [rows[part] for part in chunks(rows.size, 2048)]
-        results = map_all(lambda part: self._fitting(part, candidates, room), parts, jobs)
-        decided = until_interrupted(results, len(parts), report) or [[_NO_PLANS] * len(candidates)]
+    def fitting(self, room: float, jobs: int, report: Callable[[float], None]) -> tuple[FittingPlans, int]:
+        """(the plans that fit in a room, the number of rows that were looked at before an interruption)."""
+        parts = list(chunks(self.space.rows.size, 4096))
+        results = map_all(lambda part: self._fitting(part, room), parts, jobs)
+        decided = until_interrupted(results, len(parts), report)
         divisions = [
             _Fitting(*map(np.concatenate, zip(*own, strict=True))) for own in zip(*decided, strict=True)
         ]
         borders = np.cumsum([0, *(own.rows.size for own in divisions)]).tolist()
         every = _Fitting(*map(np.concatenate, zip(*divisions, strict=True)))
         plans = FittingPlans(space=self.space, borders=borders, **every._asdict())
-        return plans, rows[sum(part.size for part in parts[: len(decided)]) :]
+        return plans, parts[len(decided) - 1].stop
 
-    def _fitting(
-        self, rows: Shaped[Array, "row"], candidates: Sequence[Array], room: float
-    ) -> list[_Fitting]:
-        """The plans of each division that fit, of ascending rows that are candidates."""
-        space, modes = self.space, self.space.modes
-        own = space.rows.take(rows)
+    def _fitting(self, part: slice, room: float) -> list[_Fitting]:
+        """The plans of each division that fit, of some rows.
+
+        To recompute some of the layers takes no less than to recompute none or all, as memory is linear in their number.
+        """
+        modes, rows = self.space.modes, np.arange(part.start, part.stop)
+        own = self.space.rows.take(rows)
         first, index = distinct_keys(own, self.names)  # an overlap changes no memory
-        legal = space.is_legal(own.pp)
-        at = np.repeat(rows[first], len(modes))
-        mode = np.tile(np.arange(len(modes)), first.size)
-        plan = space.rows.take(at).having(space.columns(mode)).wide()
-        stages, activations = self.stages.of(at), self.activations.of(at)
-        exists = stages.count > 0
-        groups = self.groups[at]
+        legal = self.space.is_legal(own.pp)
+        memory = np.full((len(self.space.divisions), first.size, len(modes)), np.inf)
+        whole, some = np.flatnonzero(modes[:, 1] == 0), np.flatnonzero(modes[:, 1])
+        memory[..., whole] = self._bytes(rows[first], whole)
+        hopeful = np.arange(first.size)
+        if self.divided and Recompute.NONE in modes[:, 0]:
+            hopeful = np.flatnonzero((memory <= room * (1 + 1e-9)).any(axis=(0, 2)))
+        if hopeful.size and some.size:
+            memory[:, hopeful[:, None], some] = self._bytes(rows[first[hopeful]], some)
+        fitting = []
+        for division, sizes in zip(self.space.divisions, memory, strict=True):
+            low, high = np.searchsorted(division.rows, [part.start, part.stop]).tolist()
+            wanted = division.rows[low:high]
+            at = wanted - part.start
+            chosen = sizes[index[at]]
+            row, mode = np.nonzero((chosen <= room) & legal[at])
+            fitting.append(_Fitting(wanted[row], mode, chosen[row, mode]))
+        return fitting
+
+    def _bytes(self, rows: Array, modes: Array) -> Array:
+        """B. What the fullest stage of each row holds under each division, with each mode of recomputation."""
+        at, mode = np.repeat(rows, modes.size), np.tile(modes, rows.size)
+        plan = self.space.rows.take(at).having(self.space.columns(mode)).wide()
+        stages, activations, groups = self.stages.of(at), self.activations.of(at), self.groups[at]
+        most = []
         if self.divided:
             kept = reduce(np.add, undivided_bytes(plan, self.software, stages, activations))
-        fitting = []
-        for number, (division, wanted) in enumerate(zip(space.divisions, candidates, strict=True)):
-            low, high = np.searchsorted(wanted, [rows[0], rows[-1] + 1]).tolist()
-            part = np.searchsorted(rows, wanted[low:high])
+        for number, division in enumerate(self.space.divisions):
             if self.divided:
                 total = kept + self.divided[number].take(groups, axis=1)
             else:
                 divided = plan.having({"zero": division.zero, "shard": division.shard})
                 parts = memory_kind_bytes(divided, self.software, stages, self.weights.of(at), activations)
                 total = reduce(np.add, parts)
-            memory = np.where(exists, total, 0.0).max(axis=0).reshape(-1, len(modes))[index[part]]
-            row, chosen = np.nonzero((memory <= room) & legal[part])
-            fitting.append(_Fitting(wanted[low:high][row], chosen, memory[row, chosen]))
-        return fitting
+            most.append(np.where(stages.count > 0, total, 0.0).max(axis=0))
+        return np.reshape(most, (-1, rows.size, modes.size))
 
 
 def space_memory(model: Model, space: SearchSpace, software: Software) -> SpaceMemory:
@@ -194,8 +189,7 @@ def space_memory(model: Model, space: SearchSpace, software: Software) -> SpaceM
     def divided(division: Division) -> Array:
         own = plan.having({"zero": division.zero, "shard": division.shard})
         held = held_weights(own, software, stages.of(first), weights.of(first))
-        total = reduce(np.add, divided_bytes(own, software, held))
-        return np.where(stages.of(first).count > 0, total, 0.0)
+        return np.asarray(reduce(np.add, divided_bytes(own, software, held)))
 
     left_out = _LATER if torch else (*_LATER, "overlap_tp")
     columns = {name: np.asarray(getattr(rows, name)) for name in ARRAY_FIELDS if name not in left_out}

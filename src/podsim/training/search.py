@@ -19,7 +19,7 @@ from podsim.training.layout import Layout, StepEnd
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
 from podsim.training.search_limits import Space
-from podsim.training.search_space import space
+from podsim.training.search_space import SearchSpace, space
 from podsim.training.software import Software, load_software, usable_bytes
 from podsim.training.step import step_seconds as seconds_of_step
 from podsim.workload.model import Model
@@ -95,11 +95,6 @@ def _is_redundant(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) ->
     return np.asarray((idle_grad & (grad != flags[0, 0])) | ((zero == 0) & (param != flags[0, 1])))
 
 
-def _flag_count(plan: Plan, zero: int, flags: Shaped[Array, "flags field"]) -> Shaped[Array, "plan"]:
-    """The number of flags that are not redundant."""
-    return np.asarray((~_is_redundant(plan, zero, flags)).sum(axis=0))
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Times:
     """What the times of plans that fit follow from; these come one division after the other."""
@@ -107,13 +102,13 @@ class _Times:
     flags: Shaped[Array, "flags field"]
     fitting: FittingPlans
     tables: PlanTables
-    """Those of the rows that have a plan."""
+    """The tables of the rows that have a plan."""
     ends: Sequence[Keyed[StepEnd]]
     """The ends of these rows under each division."""
     places: Shaped[Array, "row"]
     """The position of each row in the tables."""
 
-    def _layouts(self, rows: Shaped[Array, "layout"], modes: Shaped[Array, "layout"]) -> Layout:
+    def _layouts(self, rows: Shaped[Array, "plan"], modes: Shaped[Array, "plan"]) -> Layout:
         return layout_of(self.tables, self.places[rows], self.fitting.space.columns(modes))
 
     def least_seconds(self, jobs: int, report: Callable[[float], None]) -> tuple[Shaped[Array, "plan"], bool]:
@@ -124,7 +119,7 @@ class _Times:
         has_plan[layout] = True
         layouts = np.flatnonzero(has_plan)
 
-        def least(chunk: slice) -> Shaped[Array, "layout"]:
+        def least(chunk: slice) -> Shaped[Array, "plan"]:
             own = self._layouts(*np.divmod(layouts[chunk], width))
             return least_layout_seconds(own, self.tables.software, self.tables.core_share)
 
@@ -142,10 +137,8 @@ class _Times:
         """Step seconds of plans of a division, with all flags; infinite where a flag is redundant."""
         number, positions = part
         division, rows = self.fitting.space.divisions[number], self.fitting.rows[positions]
-        layout, end = (
-            self._layouts(rows, self.fitting.modes[positions]),
-            self.ends[number].of(self.places[rows]),
-        )
+        layout = self._layouts(rows, self.fitting.modes[positions])
+        end = self.ends[number].of(self.places[rows])
         skip = _is_redundant(layout.plan, division.zero, self.flags)
         tried = np.flatnonzero(~skip.all(axis=1))
         flags = self.flags[tried]
@@ -183,10 +176,7 @@ class _Times:
         seconds = self.seconds_at(first, jobs)
         last = known.after(first, seconds.min(axis=0))
         positions = np.union1d(first, last)
-        every = np.empty((len(self.flags), positions.size))
-        is_first = np.isin(positions, first, assume_unique=True)
-        every[:, is_first], every[:, ~is_first] = seconds, self.seconds_at(positions[~is_first], jobs)
-        return positions, every
+        return positions, self.seconds_at(positions, jobs)
 
 
 def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Software, flags: Array) -> _Times:
@@ -208,6 +198,17 @@ def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Soft
     return _Times(flags=flags, fitting=fitting, tables=tables, ends=ends, places=places)
 
 
+def _count_plans(
+    plans: SearchSpace, flags: Shaped[Array, "flags field"]
+) -> tuple[list[Shaped[Array, "row"]], Shaped[Array, "row"]]:
+    """(the number of flags of each row under each division, the number of plans of each row)."""
+    counts = [(~_is_redundant(plans.rows, division.zero, flags)).sum(axis=0) for division in plans.divisions]
+    modes, number = plans.is_legal(plans.rows.pp).sum(axis=1), np.zeros(plans.rows.size, dtype=np.int64)
+    for division, own in zip(plans.divisions, counts, strict=True):
+        number[division.rows] += (own * modes)[division.rows]
+    return counts, number
+
+
 def search(
     model: Model,
     cluster: Cluster,
@@ -224,31 +225,26 @@ def search(
     `podsim.training.contenders` says which plans get a time: those that may be the fastest of their degrees, with or
     without the share `headroom` of their memory, or on the front of memory against time; with `every`, all.
     `fixed` gives what a search does not choose: batch, sequence, precisions, software.  `progress` is called with
-    (evaluated, all) combinations; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
+    (evaluated, all) plans; a KeyboardInterrupt gives the best so far.  `jobs` threads share the work; 0: one a
     processor.  PlanError when no combination is legal, saying what cut them.
     """
-    count = cluster.gpus
     wanted = wanted or {}
     software = load_software(fixed.software, cluster.gpu, fixed.precision)
-    plans = space(model, cluster, fixed, count, wanted, software)
+    plans = space(model, cluster, fixed, cluster.gpus, wanted, software)
     flags = _flags(wanted, software)
-    modes = plans.is_legal(plans.rows.pp).sum(axis=1)
-    counts = [_flag_count(plans.rows, division.zero, flags) for division in plans.divisions]
-    number = np.zeros(plans.rows.size, dtype=np.int64)
-    for division, own in zip(plans.divisions, counts, strict=True):
-        number[division.rows] += (own * modes)[division.rows]
+    counts, number = _count_plans(plans, flags)
     total = int(number.sum())
     if total == 0:
-        raise PlanError([_no_plan(count, fixed, plans.cut)])
+        raise PlanError([_no_plan(cluster.gpus, fixed, plans.cut)])
 
     def report(share: float) -> None:
         if progress:
             progress(round(share * total), total)
 
     memory, room = space_memory(model, plans, software), usable_bytes(cluster.gpu, software)
-    fitting, left = memory.fitting(room, jobs, lambda share: report(share / 2))
-    fitting_number = sum(int(counts[number][rows].sum()) for number, rows in fitting.by_division())
-    complete, roomy = left.size == 0, room / (1 + headroom)
+    fitting, decided = memory.fitting(room, jobs, lambda share: report(share / 2))
+    fitting_number = sum(int(counts[at][rows].sum()) for at, rows in fitting.by_division())
+    complete, roomy = decided == number.size, room / (1 + headroom)
     if fitting_number == 0:
         fitting, _ = memory.fitting(np.inf, jobs, lambda share: None)
         timed = np.array([fitting.memory_bytes.argmin()])
@@ -260,22 +256,14 @@ def search(
             step_seconds = times.seconds_at(timed, jobs)
         else:
             least, is_all = times.least_seconds(jobs, lambda share: report((1 + share) / 2))
-            complete &= is_all
             timed, step_seconds = times.contenders(least, jobs, roomy)
+            complete = complete and is_all
     order, memory_bytes = _rank(step_seconds), fitting.memory_bytes[timed]
     return SearchResult(
-        combinations=fitting.take(timed),
-        flags=flags,
-        step_seconds=step_seconds,
-        memory_bytes=memory_bytes,
-        order=order,
-        pareto=_front(memory_bytes, order),
-        evaluated=total - int(number[left].sum()),
-        fitting=fitting_number,
-        cut=plans.cut,
-        complete=complete,
-        roomy_bytes=roomy,
-    )
+        combinations=fitting.take(timed), flags=flags, step_seconds=step_seconds, memory_bytes=memory_bytes,
+        order=order, pareto=_front(memory_bytes, order), evaluated=int(number[:decided].sum()),
+        fitting=fitting_number, cut=plans.cut, complete=complete, roomy_bytes=roomy,
+    )  # fmt: skip
 
 
 def _no_plan(gpus: int, fixed: Plan, cut: dict[str, int]) -> str:

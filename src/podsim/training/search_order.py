@@ -51,10 +51,7 @@ def fastest_plans(result: SearchResult) -> NDArray[np.int64]:
     is_other = (seconds[1:] > seconds[:-1] * (1 + _TIED)) | (seconds[1:] < seconds[:-1])
     jumps = np.concatenate([[False], is_other])
     combination = head % result.memory_bytes.size
-    plain = (
-        np.broadcast_to(result.combinations.schedule, result.memory_bytes.shape)[combination]
-        == Schedule.ONE_F_ONE_B
-    )
+    plain = np.asarray(result.combinations.schedule)[combination] == Schedule.ONE_F_ONE_B
     return np.asarray(head[np.lexsort((~plain, result.memory_bytes[combination], np.cumsum(jumps)))])
 
 

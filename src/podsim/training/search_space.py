@@ -117,9 +117,9 @@ class SearchSpace:
     """Every legal plan: rows, each with the divisions that list it and the modes that it may have."""
 
     rows: Plan
-    """Combinations of all fields but zero, shard, recomputation and the overlaps of gradients and parameters."""
+    """The combinations of all fields but zero, shard, recomputation and the overlaps of gradients and parameters."""
     divisions: tuple[Division, ...]
-    modes: Shaped[Array, "mode field"]
+    modes: Shaped[Array, "recompute field"]
     """The values of recompute and recompute_layers."""
     cut: dict[str, int]
     """The number of combinations that each rule cut."""
@@ -129,7 +129,7 @@ class SearchSpace:
         """The fields of modes, by their numbers."""
         return dict(zip(("recompute", "recompute_layers"), self.modes[modes].T, strict=True))
 
-    def is_legal(self, pp: Ints) -> Shaped[Array, "row mode"]:
+    def is_legal(self, pp: Ints) -> Shaped[Array, "row recompute"]:
         """Whether modes recompute fewer layers than a stage has."""
         return np.asarray(self.modes[:, 1] < -(-self.layers // np.asarray(pp))[..., None])
 
@@ -223,7 +223,7 @@ def _divisions(grow: _Growth, choices: _Choices, cluster: Cluster) -> tuple[Divi
     return tuple(divisions)
 
 
-def _modes(choices: _Choices, most: int) -> Shaped[Array, "mode field"]:
+def _modes(choices: _Choices, most: int) -> Shaped[Array, "recompute field"]:
     """The ways to recompute stages of at most so many layers."""
     kinds = choices.of("recompute", [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL])
     counts = choices.of("recompute_layers", [1, 2, 4, 8])

@@ -26,6 +26,7 @@ SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", 
 """The parts of a step, in the order of exposed_parts."""
 _FREE = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
 """The exchanges of data-parallel ranks, as fields of Groups."""
+_FORWARD_FIRST = np.array([code in (Schedule.GPIPE, Schedule.BREADTH_FIRST) for code in Schedule])
 
 
 def step_seconds(
@@ -74,7 +75,7 @@ def wire_seconds(layout: Layout) -> Shaped[Array, "plan"]:
     What passes one after the other from a rank to its neighbour on the slowest link of a pipeline. Paths have sends
     that do not wait for each other.
     """
-    first = np.isin(layout.plan.schedule, (Schedule.GPIPE, Schedule.BREADTH_FIRST))
+    first = _FORWARD_FIRST[np.asarray(layout.plan.schedule)]
     send = layout.sends.near_seconds + layout.sends.further_seconds
     return np.asarray(layout.micro_batches * layout.chunks * send * np.where(first, 2.0, 1.0))
 

@@ -75,8 +75,7 @@ def _column(result: SearchResult, case: Case, positions: NDArray[np.int64], axis
     if axis in ("overlap_grad", "overlap_param"):
         flag = result.flags[positions // result.memory_bytes.size]
         return np.asarray(flag[:, int(axis == "overlap_param")], dtype=float)
-    values = np.broadcast_to(np.asarray(getattr(result.combinations, axis)), result.memory_bytes.shape)
-    return np.asarray(values[combination], dtype=float)
+    return np.asarray(getattr(result.combinations, axis)[combination], dtype=float)
 
 
 def _grid(result: SearchResult, positions: NDArray[np.int64], x: Column, y: Column) -> dict[str, Any]:
