@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_fabrics import leaf_spine
+from made_fabrics import leaf_spine, single_switch
 
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.parts import Link
@@ -29,7 +29,7 @@ from podsim.network.collectives.rings import (
 )
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play, prepare
-from podsim.network.play_links import make_links, single_switch
+from podsim.network.play_links import make_links
 from podsim.network.play_state import run
 
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
