@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_fabrics import leaf_spine, single_switch
+from table_laws import cost, lower_bound
 
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.parts import Link
-from podsim.network.collectives import ALGORITHMS, cost, expand, lower_bound, make_table, split, summary
+from podsim.network.collectives import ALGORITHMS, expand, make_table, split, summary
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.direct import direct_all_reduce, naive_all_reduce
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
