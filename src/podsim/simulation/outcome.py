@@ -78,7 +78,7 @@ class Gaps(NamedTuple):
 def _ops_of(lowered: Lowered, stream: Stream) -> tuple[Ints, Ints]:
     """(ops of a stream of all classes, the class of each)."""
     ops = _ops_where(lowered, [row.stream == stream for row in lowered.rows])
-    return ops, lowered.ops.stream[ops] // STREAMS
+    return ops, lowered.ops.stream[ops].astype(np.int64) // STREAMS
 
 
 def all_gaps(lowered: Lowered, played: Played) -> Gaps:
