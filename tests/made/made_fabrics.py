@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from podsim.axes import Ints
 from podsim.errors import ClusterError
@@ -57,3 +58,24 @@ def leaf_spine(
     capacity = np.repeat([inside, outside, trunk], sizes)
     latency = np.repeat([inside_latency / 2.0, outside_latency / 2.0, spine_latency / 2.0], sizes)
     return make_links(capacity, latency, route)
+
+
+def single_switch(
+    ranks: int, bandwidth: ArrayLike, latency: float = 0.0, *, down: ArrayLike | None = None
+) -> Links:
+    """One switch, a link up (number r) and a link down (ranks + r) for each rank r; node `ranks` is the switch itself.
+
+    bandwidth: B/s up, one number or [ranks]; down: the same, default as up. latency: s between two ranks, half a link.
+    """
+    rates = [
+        np.broadcast_to(np.asarray(rate, np.float64), ranks)
+        for rate in (bandwidth, bandwidth if down is None else down)
+    ]
+
+    def route(source: Ints, destination: Ints) -> Ints:
+        hops = np.stack([source, ranks + destination], axis=1)
+        hops[source >= ranks, 0] = -1
+        hops[destination >= ranks, 1] = -1
+        return hops
+
+    return make_links(np.concatenate(rates), latency / 2.0, route)

@@ -8,22 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_laws import cost, execute, lower_bound
 
 from podsim.errors import TableError
 from podsim.hardware.parts import Link
-from podsim.network.collectives import (
-    ALGORITHMS,
-    check,
-    cost,
-    execute,
-    expand,
-    lookup,
-    lower_bound,
-    make_table,
-    prove,
-    split,
-    summary,
-)
+from podsim.network.collectives import ALGORITHMS, check, expand, lookup, make_table, prove, split, summary
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.direct import (
     direct_all_to_all,

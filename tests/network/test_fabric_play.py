@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from table_laws import cost
 
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import Routing, fabric_of
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
-from podsim.network.collectives import cost, make_table, prove
+from podsim.network.collectives import make_table, prove
 from podsim.network.collectives.bricks import ring_rows
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
 from podsim.network.collectives.rings import multi_ring_all_reduce, rail_orders, ring_all_reduce

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_fabrics import leaf_spine
+from made_fabrics import leaf_spine, single_switch
+from table_laws import cost, lower_bound
 
 from podsim.errors import ClusterError, TableError
 from podsim.hardware.parts import Link
-from podsim.network.collectives import ALGORITHMS, cost, expand, lower_bound, make_table, split, summary
+from podsim.network.collectives import ALGORITHMS, expand, make_table, split, summary
 from podsim.network.collectives.algorithms import servers
 from podsim.network.collectives.direct import direct_all_reduce, naive_all_reduce
 from podsim.network.collectives.hierarchical import hierarchical_all_reduce
@@ -29,7 +30,7 @@ from podsim.network.collectives.rings import (
 )
 from podsim.network.flow import max_min_rates
 from podsim.network.play import play, prepare
-from podsim.network.play_links import make_links, single_switch
+from podsim.network.play_links import make_links
 from podsim.network.play_state import run
 
 each = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from made_fabrics import single_switch
 
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import fabric_of
 from podsim.network import play_trains
 from podsim.network.collectives.lookup import table_of
 from podsim.network.play import play, prepare
-from podsim.network.play_links import single_switch
 
 
 def results(ready, size, monkeypatch, worth):

@@ -12,7 +12,7 @@ from podsim.errors import SimulationError
 from podsim.hardware.cluster import load_cluster
 from podsim.schedules.actions import Work
 from podsim.schedules.entries import SCHEDULES
-from podsim.simulation.events import play
+from podsim.simulation.events import play, play_tiled
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
 from podsim.simulation.pieces import block_pieces, merge_pieces
@@ -227,3 +227,16 @@ def test_recomputing_some_layers_lies_between(two, small):
         for mode, layers in ((Recompute.NONE, 0), (Recompute.FULL, 3), (Recompute.FULL, 0))
     )
     assert none + 0.2 * (full - none) < some < none + 0.3 * (full - none)
+
+
+@pytest.mark.parametrize("unfold", [False, True])
+@pytest.mark.parametrize("plan", GRIDS)
+def test_rows_of_classes_run_as_their_ops_one_by_one_do(plan, unfold, two, small):
+    lowered = lower(small, two, plan, kernels=False, unfold=unfold)
+    rows, flat = play_tiled(lowered.tiled), play(lowered.ops)
+    assert rows.seconds == close(flat.seconds, rel=1e-12)
+    assert rows.end == close(flat.end, rel=1e-12)
+    assert rows.start == close(flat.start, rel=1e-12)
+    assert np.array_equal(rows.why, flat.why)
+    every = np.arange(len(flat.end))
+    assert np.array_equal(lowered.of_rows([row.what for row in lowered.rows], every), lowered.what)

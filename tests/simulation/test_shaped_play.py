@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_fabrics import single_switch
 
 from podsim.network.collectives.lookup import table_of
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.network.play_links import single_switch
 from podsim.simulation.events import play
 from podsim.simulation.rank_ops import RankOps
 from podsim.simulation.shaped_play import IDLE, Buckets, Processors, simulate_shaped

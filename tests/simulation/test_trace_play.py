@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_fabrics import single_switch
 
 from podsim.errors import TraceError
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph
 from podsim.network.collectives.rings import ring_all_reduce
-from podsim.network.play_links import single_switch
 from podsim.simulation.trace_play import Collective, SimulatedTrace, simulate_traces
 
 RATE = 1e9

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Ints, Shaped, SmallInts
 from podsim.native import c_function
-from podsim.network.play_program import mix, number_rows
+from podsim.network.play_program import entries, mix, number_rows
 from podsim.network.play_state import Program, typed_program
 
 
@@ -112,13 +112,7 @@ def _room_to_refine(member: SmallInts, sizes: list[int], entries: int) -> Classe
 
 def _quotient_rows(pointer: Ints, first: Ints, columns: Shaped[Ints, "field row"]) -> tuple[Ints, Ints]:
     """Rows of the first element of each class, each different row once: (pointer, columns)."""
-    length = np.diff(pointer)[first]
-    owner = np.repeat(np.arange(len(first)), length)
-    entry = (
-        np.repeat(pointer[first], length)
-        + np.arange(len(owner))
-        - np.repeat(np.cumsum(length) - length, length)
-    )
+    owner, entry = entries(pointer, first)
     rows = np.concatenate([owner[None, :], columns[:, entry]])  # [field, row]
     _, once = number_rows(rows)
     rows = rows[:, once]

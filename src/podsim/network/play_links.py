@@ -1,4 +1,4 @@
-"""Links and the routes over them, for the simulation: what it asks of a fabric, and three simple fabrics.
+"""Links and the routes over them, for the simulation: what it asks of a fabric, and fabrics given by numbers.
 
 A fabric is whatever has `capacity` (B/s of each link, one direction), `latency` (s of each link) and
 `routes(sources, destinations)`, which computes the links between given ends and stores no pair.
@@ -57,24 +57,3 @@ def make_links(capacity: ArrayLike, latency: ArrayLike, route: Callable[[Ints, I
     return Links(
         capacity=full, latency=np.broadcast_to(np.asarray(latency, np.float64), full.shape), route=route
     )
-
-
-def single_switch(
-    ranks: int, bandwidth: ArrayLike, latency: float = 0.0, *, down: ArrayLike | None = None
-) -> Links:
-    """One switch, a link up (number r) and a link down (ranks + r) for each rank r; node `ranks` is the switch itself.
-
-    bandwidth: B/s up, one number or [ranks]; down: the same, default as up. latency: s between two ranks, half a link.
-    """
-    rates = [
-        np.broadcast_to(np.asarray(rate, np.float64), ranks)
-        for rate in (bandwidth, bandwidth if down is None else down)
-    ]
-
-    def route(source: Ints, destination: Ints) -> Ints:
-        hops = np.stack([source, ranks + destination], axis=1)
-        hops[source >= ranks, 0] = -1
-        hops[destination >= ranks, 1] = -1
-        return hops
-
-    return make_links(np.concatenate(rates), latency / 2.0, route)

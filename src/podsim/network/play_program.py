@@ -57,6 +57,13 @@ def number_rows(columns: Shaped[Ints, "field row"]) -> tuple[Ints, Ints]:
     return member, first[:count].copy()
 
 
+def entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """(the place in `rows` of each of their entries, the entry)."""
+    sizes = np.diff(pointer)[rows]
+    row = np.repeat(np.arange(len(rows)), sizes)
+    return row, np.repeat(pointer[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(len(row))
+
+
 class Trains(NamedTuple):
     """Columns of a table that say which chunks a flow touches when, one value a flow."""
 

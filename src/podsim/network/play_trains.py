@@ -12,6 +12,7 @@ import numpy as np
 
 from podsim.axes import Bools, Floats, Ints, Shaped
 from podsim.native import c_struct
+from podsim.network.play_program import entries
 from podsim.network.play_state import DONE, EVENTS, ROOM, SOLVED, Program, State, more_room, new_state, run
 
 _WORTH = 200_000
@@ -48,16 +49,9 @@ def _is_train(p: Program) -> Bools:
 def _needs(p: Program) -> tuple[Ints, Ints, Ints]:
     """(flow, a flow of a group that its gate waits for, the lag), for each pair of flows."""
     flow = np.flatnonzero(p.gate >= 0)
-    at, dep = _entries(p.dep_ptr, p.gate[flow])
-    which, member = _entries(p.group_ptr, p.dep_group[dep])
+    at, dep = entries(p.dep_ptr, p.gate[flow])
+    which, member = entries(p.group_ptr, p.dep_group[dep])
     return flow[at][which], p.group_flow[member], p.dep_lag[dep][which]
-
-
-def _entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """(the place in `rows` of each of their entries, the entry)."""
-    sizes = np.diff(pointer)[rows]
-    row = np.repeat(np.arange(len(rows)), sizes)
-    return row, np.repeat(pointer[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(len(row))
 
 
 def _order(p: Program, is_train: Bools) -> tuple[list[Ints], Ints, Shaped[Ints, "field flow"]] | None:

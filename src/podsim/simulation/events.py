@@ -57,7 +57,7 @@ PAUSE = 1_000_000
 def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[str]:
     """What is wrong with the ops, the first of each kind named."""
     t, (pointer, links), streams = ops.transfers, ops.transfers.routes, ops.streams
-    sizes = [
+    sizes: list[tuple[str, NDArray[Any], int]] = [
         ("seconds", ops.seconds, n), ("join", join, n), ("transfer", transfer, n), ("after", ops.after, len(ops.before)),
         ("latency", t.latency, len(t.peak)), ("routes", pointer, len(t.peak) + 1), ("use", t.use, len(links)),
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def _problems(ops: Ops, n: int, join: SmallInts, transfer: SmallInts) -> list[st
     ]:
         return problems
     rises = bool(pointer[0] == 0 and pointer[-1] == len(links) and np.all(np.diff(pointer) >= 0))
-    rules = [
+    rules: list[tuple[str, NDArray[Any], Bools, str]] = [
         ("before", ops.before, _is_outside(ops.before, n), "op does not exist"),
         ("after", ops.after, _is_outside(ops.after, n), "op does not exist"),
         ("seconds", ops.seconds, _is_negative(ops.seconds), "must be finite and not negative"),

@@ -14,6 +14,7 @@ import numpy as np
 from podsim.answers.failed import Standing
 from podsim.axes import Bools, Floats, Ints, SmallInts
 from podsim.errors import SimulationError
+from podsim.network.play_program import entries
 from podsim.simulation.events import Played, play
 from podsim.simulation.lower import Lowered, ranks_text
 from podsim.simulation.ops import Ops, Transfers
@@ -182,9 +183,8 @@ def _blocked_ops(ops: Ops, first: Bools) -> Bools:
     reached = np.flatnonzero(first)
     while len(reached):
         marked[reached] = True
-        sizes = np.diff(pointer)[reached]
-        entry = np.repeat(pointer[reached] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
-        reached = np.unique(after[entry][~marked[after[entry]]])
+        following = after[entries(pointer, reached)[1]]
+        reached = np.unique(following[~marked[following]])
     return marked[:n]
 
 

@@ -6,9 +6,9 @@ Memory of each rank over a step: what it holds all the time, and what passes lea
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,52 +66,28 @@ def outcome(
     )  # fmt: skip
 
 
-class Gaps:
+class Gaps(NamedTuple):
     """Times in which compute streams wait: rows of (class, start, end, part of the step it is put down to)."""
 
-    def __init__(self, owner: Ints, start: Floats, end: Floats, part: Ints) -> None:
-        """Columns of one length."""
-        self.owner, self.start, self.end, self.part = owner, start, end, part
-
-    def columns(self) -> tuple[Ints, Floats, Floats, Ints]:
-        """The four columns."""
-        return self.owner, self.start, self.end, self.part
+    owner: Ints
+    start: Floats
+    end: Floats
+    part: Ints
 
 
-_BLOCK = 2_000_000
-"""The ops of all classes that are taken together: more only fill the memory."""
-
-
-def _class_blocks(lowered: Lowered) -> Iterator[slice]:
-    """All classes, those of about a block of ops at once."""
-    base = lowered.base
-    first = 0
-    while first < lowered.classes.count:
-        last = int(np.searchsorted(base, base[first] + _BLOCK, side="right")) - 1
-        yield slice(first, max(last, first + 1))
-        first = max(last, first + 1)
-
-
-def _ops_of(lowered: Lowered, classes: slice, stream: Stream) -> tuple[Ints, Ints]:
-    """(ops of a stream of some classes, the class of each)."""
-    low, high = lowered.base[classes.start], lowered.base[classes.stop]
-    ops = low + np.flatnonzero(lowered.ops.stream[low:high] % STREAMS == stream)
-    return ops, lowered.ops.stream[ops] // STREAMS
+def _ops_of(lowered: Lowered, stream: Stream) -> tuple[Ints, Ints]:
+    """(ops of a stream of all classes, the class of each)."""
+    ops = _ops_where(lowered, [row.stream == stream for row in lowered.rows])
+    return ops, lowered.ops.stream[ops].astype(np.int64) // STREAMS
 
 
 def all_gaps(lowered: Lowered, played: Played) -> Gaps:
-    """The gaps of all classes."""
-    gaps = [_gaps(lowered, played, classes) for classes in _class_blocks(lowered)]
-    return Gaps(*(np.concatenate(column) for column in zip(*map(Gaps.columns, gaps), strict=True)))
-
-
-def _gaps(lowered: Lowered, played: Played, classes: slice) -> Gaps:
-    """Waiting on the compute streams of some classes, to the end of the step, by what ended it.
+    """Waiting on the compute streams of all classes, to the end of the step, by what ended it.
 
     A wait for what a neighbour sends counts as "pp" while that is on its way, and as bubble before. One for exchanges
     counts as "dp" as long as the rank exchanges something, and as bubble while a rank that comes late holds them up.
     """
-    compute, owner = _ops_of(lowered, classes, Stream.COMPUTE)
+    compute, owner = _ops_of(lowered, Stream.COMPUTE)
     start, end = played.start[compute], played.end[compute]
     before = np.concatenate([[0.0], end[:-1]])
     before[np.concatenate([[True], owner[1:] != owner[:-1]])] = 0.0
@@ -122,7 +98,7 @@ def _gaps(lowered: Lowered, played: Played, classes: slice) -> Gaps:
     low, high, who = before[waits], start[waits], owner[waits]
     sends, exchanges = (kind == SPLIT.index(name) for name in ("pp", "dp"))
     left = np.where(sends, np.clip(played.start[np.maximum(cause, 0)], low, high), low)
-    under_way = _exchange_seconds(lowered, played, classes, who[exchanges], (low[exchanges], high[exchanges]))
+    under_way = _exchange_seconds(lowered, played, who[exchanges], (low[exchanges], high[exchanges]))
     left[exchanges] = np.clip(high[exchanges] - under_way, low[exchanges], high[exchanges])
     last = np.concatenate([owner[1:] != owner[:-1], [True]])
     rest = np.full(int(last.sum()), SPLIT.index("bubble"))
@@ -136,11 +112,9 @@ def _gaps(lowered: Lowered, played: Played, classes: slice) -> Gaps:
     return Gaps(*(column[wide] for column in joined))
 
 
-def _exchange_seconds(
-    lowered: Lowered, played: Played, classes: slice, owner: Ints, times: tuple[Floats, Floats]
-) -> Floats:
+def _exchange_seconds(lowered: Lowered, played: Played, owner: Ints, times: tuple[Floats, Floats]) -> Floats:
     """Seconds between two times in which the DATA stream of each one's class has something under way."""
-    data, of = _ops_of(lowered, classes, Stream.DATA)
+    data, of = _ops_of(lowered, Stream.DATA)
     apart = 2 * max(played.seconds, 1e-30)  # times of one class after those of another
     start, end = played.start[data] + of * apart, played.end[data] + of * apart
     done = np.concatenate([[0.0], np.cumsum(played.end[data] - played.start[data])])
@@ -243,16 +217,12 @@ def _links(lowered: Lowered, played: Played, plan: Plan, line_rate: float) -> tu
     names = sorted(set(kinds))
     what = lowered.of_rows([row.what for row in lowered.rows], moved)
     kind = np.array([names.index(kind) for kind in kinds], np.int16)[what]
-    if lowered.changed is not None:
-        transfer, seconds = lowered.changed.transfer[wired], lowered.changed.seconds[wired]
+    if lowered.changed is not None or tiled.seconds is not None:
+        transfer, seconds = lowered.ops.transfer[wired], lowered.ops.seconds[wired]
     else:
         owner = np.searchsorted(lowered.base, wired, side="right") - 1
         transfer = owner * tiled.kinds + lowered.of_rows([row.transfer for row in tiled.rows], wired)
-        seconds = (
-            lowered.of_rows([row.seconds for row in tiled.rows], wired)
-            if tiled.seconds is None
-            else tiled.seconds[wired]
-        )
+        seconds = lowered.of_rows([row.seconds for row in tiled.rows], wired)
     amount = np.concatenate([seconds * transfers.peak[transfer], bytes_[what[len(wired) :]]])
     start, end = played.starts(moved), played.end[moved]
     own = np.searchsorted(lowered.base, alone, side="right") - 1

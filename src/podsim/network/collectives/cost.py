@@ -1,19 +1,13 @@
-"""The cost of a table, from the table alone: rounds, bytes, fan-in, seconds on equal links, and the lower bound of any
-table.
-"""
+"""The figures of a table, from the table alone: rounds, bytes, fan-in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, log
 
 import numpy as np
 
 from podsim.axes import Floats, Ints
-from podsim.errors import TableError
-from podsim.hardware.parts import Link
-from podsim.network.bus import bus_factor
-from podsim.network.collectives.table import COLLECTIVES, Table, row_share
+from podsim.network.collectives.table import Table, row_share
 from podsim.records import dataclass
 
 
@@ -86,45 +80,3 @@ def summary(table: Table, size: float = 1.0) -> Summary:
         rounds=rounds, transfers=transfers, total=size * float(sent.sum()), sent_most=size * float(ranks.max()),
         sent_mean=size * float(ranks.mean()), peak=size * float(peak), fan_in=fan_in, fan_out=fan_out,
     )  # fmt: skip
-
-
-def cost(table: Table, size: float, bandwidth: float, latency: float = 0.0) -> float:
-    """Seconds of the table in lockstep, each rank on one full-duplex port of `bandwidth` B/s, `latency` s a step.
-
-    A step takes the latency plus the bytes of its busiest port; the sum over steps. A switch has a port for each of its
-    neighbours, so it holds nobody up. Limits: no link is shared by two ranks, no step overlaps the next; the
-    simulation (`podsim.network.play`) knows better.
-    """
-    if not (bandwidth > 0.0 and latency >= 0.0 and size >= 0.0):
-        raise TableError(
-            f"size {size} B, bandwidth {bandwidth} B/s, latency {latency} s: must not be negative or no link"
-        )
-    seconds = 0.0
-    for _, steps, rows, share in windows(table):
-        sent = np.bincount(table.source[rows], share, table.nodes)[: table.ranks]
-        received = np.bincount(table.destination[rows], share, table.nodes)[: table.ranks]
-        seconds += steps * (latency + size * max(sent.max(), received.max()) / bandwidth)
-    return float(seconds)
-
-
-def lower_bound(
-    collective: str, ranks: int, size: float, link: Link, *, fan: int = 1, in_network: bool = False
-) -> float:
-    """Seconds that no algorithm can beat, each rank on one full-duplex link: max(rounds x latency, latency + bytes).
-
-    Bytes: what one link must carry, as a share of `size`: the bus factor, or 1 for an all-reduce if the network adds.
-    Rounds: those that know a rank's data multiply by at most 1 + fan a step, ranks sending to `fan` others at once:
-    ceil(log(n) / log(1 + fan)), 2 if the network adds. Raises TableError for an unknown collective or no ranks.
-    """
-    if collective not in COLLECTIVES or ranks < 1 or fan < 1:
-        raise TableError(
-            f"{collective!r} over {ranks} ranks, fan {fan}: known are {', '.join(COLLECTIVES)}; at least 1"
-        )
-    if ranks == 1:
-        return 0.0
-    share = float(bus_factor(collective, ranks))
-    if collective == "all-reduce" and in_network:
-        share = 1.0
-    rounds = 1 if collective == "send-recv" else ceil(log(ranks) / log(1 + fan) - 1e-9)
-    rounds = 2 if in_network else rounds
-    return max(rounds * link.latency, link.latency + share * size / link.bandwidth)

@@ -192,29 +192,3 @@ def prove(table: Table) -> None:
                     f"{table.name}: rank {ends[k]} ends with chunk {first + c} holding {held[ends[k], c, part]} "
                     f"times the part of rank {part}, instead of {int(wanted[part])}; {len(wrong)} such parts in all"
                 )
-
-
-def execute(table: Table, inputs: Shaped[NDArray[np.generic], "rank element"]) -> NDArray[np.generic]:
-    """The buffers after the collective, [ranks, elements]: the table run in numpy on given buffers, [ranks, elements].
-
-    A rank's buffer holds all chunks, cut by `sizes` (so an all-to-all has ranks**2 chunks in it); where a chunk neither
-    starts nor passes, it keeps what the input had there. Raises TableError as `check` does, and for a wrong shape.
-    """
-    if inputs.ndim != 2 or len(inputs) != table.ranks:
-        raise TableError(f"{table.name}: inputs of shape {inputs.shape}; expected ({table.ranks}, elements)")
-    check(table)
-    share = np.concatenate([[0.0], np.cumsum(table.sizes)])
-    cuts = np.rint(share / share[-1] * inputs.shape[1]).astype(np.int64)
-    held = np.concatenate([inputs, np.zeros((table.switches, inputs.shape[1]), inputs.dtype)])
-    units, _ = _units(table, 0, table.chunks)
-    for now in _steps(units):
-        rows = range(now.start, now.stop)
-        span = [slice(cuts[units.chunk[k]], cuts[units.chunk[k] + 1]) for k in rows]
-        sent = [
-            (inputs if units.own[k] else held)[units.source[k], s].copy()
-            for k, s in zip(rows, span, strict=True)
-        ]
-        for k, s, data in zip(rows, span, sent, strict=True):
-            to = held[units.destination[k], s]
-            to[...] = to + data if units.reduce[k] else data
-    return held[: table.ranks]
