@@ -54,7 +54,11 @@ def test_all_parts_of_a_server_go_together(tmp_path: Path) -> None:
     assert scaled.gpus == 4
     assert scaled.replicas_on < 4
     shared = _served(
-        rate="40/s", shared_prefix="256:4", adapters="10:4:8", patience="30s", also_serve=["llama-3-70b=0.1"]
+        rate="40/s",
+        shared_prefix="256:4",
+        adapters="10:10:8",
+        patience="30s",
+        also_serve=["llama-3-70b=0.1"],
     )
     assert shared.cached > 0.4
     assert "llama-3-70b" in shared.model

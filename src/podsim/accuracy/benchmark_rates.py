@@ -88,10 +88,8 @@ class BenchmarkRates:
         return BenchmarkRate(batch / seconds, plan)
 
 
-@cache
-def shared_rates() -> BenchmarkRates:
-    """The rates of all tables and questions of a process, so that none is worked out twice."""
-    return BenchmarkRates()
+shared_rates = cache(BenchmarkRates)
+"""The rates of all tables and questions of a process, so that none is worked out twice."""
 
 
 def _training_gpus(samples: float, cluster: Cluster) -> int:

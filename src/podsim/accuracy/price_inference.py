@@ -119,9 +119,8 @@ class InferenceCosts:
                 alike.setdefault(key, set()).add(served_batch(run.batch, run.concurrency, self.serving))
         for (network, gpu, precision, rule), batches in alike.items():
             with suppress(PodsimError):
-                ordered = sorted(batches)
-                works = served_works(network, ordered, gpu, precision, rule)
-                keys = [(network, batch, gpu, precision, rule) for batch in ordered]
+                works = served_works(network, sorted(batches), gpu, precision, rule)
+                keys = [(network, batch, gpu, precision, rule) for batch in sorted(batches)]
                 self._works.update(zip(keys, works, strict=True))
 
     def work(self, run: InferenceRun, batch: int, rule: str) -> ServedWork:

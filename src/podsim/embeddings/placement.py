@@ -108,10 +108,9 @@ def whole_tables(tables: TableSet, machine: TableMachine) -> Layout | None:
 def _best(choices: list[list[Choice]], machine: TableMachine) -> Layout | None:
     """The best of all proposals, improved; None if none fits."""
     bound = sum(min(_amortised(each, machine.gpus) for each in ways) for ways in choices)
-    states = list(_proposals(choices, machine))
+    states = sorted(_proposals(choices, machine), key=_State.seconds)
     if not states:
         return None
-    states.sort(key=lambda state: state.seconds())
     different = {round(state.seconds() / states[0].seconds(), 4): state for state in reversed(states)}
     for share in sorted(different)[:_STARTS]:
         _improve(different[share], bound)
@@ -251,13 +250,13 @@ class _State:
         is_free = len(tables) == 1 or len(self.placed.way) <= _FEW
         return _move_tables(*self._in_c, np.array(tables), len(tables), is_free)
 
-    def busy(self) -> list[int]:
+    def busy(self) -> list[tuple[int]]:
         """The tables on the busiest GPUs, and those on all of them; the costly ones first."""
         peaks, busy = self.placed.loads.argmax(axis=0).tolist(), []
         for n, (choice, positions) in enumerate(self.located()):
             if choice.shared or any(gpu // choice.scope in positions for gpu in peaks):
                 busy.append((-float(choice.load.sum() + choice.shared), n))
-        return [n for _, n in sorted(busy)]
+        return [(n,) for _, n in sorted(busy)]
 
     def located(self) -> list[tuple[Choice, list[int]]]:
         """(its way, the positions of its parts) of each table."""
@@ -280,26 +279,22 @@ class _State:
 
 def _improve(state: _State, bound: float) -> None:
     """Put tables back in other ways, singly and in pairs, while that gains."""
-    tables = len(state.placed.way)
-    end = state.placed.trials[0] + (3 if tables <= _FEW else 1) * _TRIALS
-    for moves in (_singles, _pairs):
+    end = state.placed.trials[0] + (3 if len(state.placed.way) <= _FEW else 1) * _TRIALS
+    for moves in (_State.busy, _pairs):
         gained = True
         while gained:
             gained = False
-            for moved in moves(state, tables):
+            for moved in moves(state):
                 if state.placed.trials[0] > end or state.seconds() <= _CLOSE * bound:
                     return
                 gained |= state.move(moved)
 
 
-def _singles(state: _State, tables: int) -> list[tuple[int, ...]]:
-    return [(n,) for n in state.busy()]
-
-
-def _pairs(state: _State, tables: int) -> Iterator[tuple[int, ...]]:
+def _pairs(state: _State) -> Iterator[tuple[int, int]]:
+    tables = len(state.placed.way)
     if tables <= _FEW:
         return combinations(range(tables), 2)
-    return ((first, second) for first in state.busy()[:12] for second in range(tables) if second != first)
+    return ((first, second) for (first,) in state.busy()[:12] for second in range(tables) if second != first)
 
 
 def _without_worse(ways: list[Choice]) -> list[Choice]:

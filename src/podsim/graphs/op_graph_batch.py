@@ -91,14 +91,13 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
 
 def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
     """The ops of several graphs as one, without edges: what each op costs is priced in one call."""
-    count = sum(map(len, graphs))
     columns = {field.name: [getattr(graph, field.name) for graph in graphs] for field in fields(OpGraph)}
     joined: dict[str, Any] = {
         name: np.concatenate(parts) for name, parts in columns.items() if isinstance(parts[0], np.ndarray)
     }
     joined |= {name: tuple(chain.from_iterable(columns[name])) for name in ("names", "targets", "shapes")}
     joined |= {
-        "first": np.zeros(count + 1, np.int64),
+        "first": np.zeros(len(joined["kind"]) + 1, np.int64),
         "before": np.zeros(0, np.int64),
         "carried": np.zeros(0),
     }

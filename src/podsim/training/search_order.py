@@ -60,8 +60,7 @@ def first_of_each_layout(result: SearchResult, order: NDArray[np.int64], top: in
     plans = result.combinations.take(order % result.memory_bytes.size)
     degrees = [np.broadcast_to(getattr(plans, name), order.shape) for name in LAYOUT_DEGREES]
     _, first = np.unique(degrees, axis=1, return_index=True)
-    positions: list[int] = order[np.sort(first)][:top].tolist()
-    return positions
+    return [int(position) for position in order[np.sort(first)][:top]]
 
 
 def ranking_reason(prediction: Prediction, best: Prediction, index: int) -> str:

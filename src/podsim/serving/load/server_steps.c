@@ -302,7 +302,7 @@ static void count_gap(const Server *s, int64_t q, double gap, int64_t count) {
     uint64_t bits, base = (uint64_t)(1023 - 20) << 5;
     memcpy(&bits, &gap, sizeof bits);
     int64_t bin = (int64_t)(bits >> 47) - (int64_t)base;
-    int64_t group = q * GROUPS / s->requests->rows;
+    int64_t group = (int64_t)((double)(q * GROUPS) / (double)s->requests->rows); /* faster than of whole numbers */
     s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))] += count;
 }
 
@@ -312,7 +312,7 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
     double now = s->state->time[CLOCK];
     int64_t tokens = 1, gaps = 1, drafted = 1 + kind->draft, most = s->requests->output[q] - request->made;
     if (was_decoding) {
-        gaps = max_int(1, request->planned / drafted);
+        gaps = max_int(1, kind->draft ? request->planned / drafted : request->planned);
         tokens = kind->draft ? 0 : min_int(gaps, most);
         for (int64_t k = 0; kind->draft && k < gaps && tokens < most; k++) {
             int64_t given = 1, limit = min_int(min_int(drafted, request->planned), most - tokens);
@@ -322,7 +322,7 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
     }
     if (request->made == 0) request->first = now;
     else {
-        double gap = (now - request->last) / (double)gaps;
+        double gap = gaps == 1 ? now - request->last : (now - request->last) / (double)gaps;
         count_gap(s, q, gap, gaps);
         request->gap = max_double(request->gap, gap);
     }
