@@ -73,7 +73,7 @@ class SendBudget:
     adapters: int
     """The number of adapters of a server."""
     shares: tuple[LineShare, ...]
-    """What takes some of it, and last what is answered; together the line."""
+    """The shares of what takes some of it, and last of the answer; together the line."""
     chunk: float
     """B. The size of NCCL's chunks."""
     waits: tuple[float, float]

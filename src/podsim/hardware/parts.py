@@ -38,7 +38,7 @@ class Part:
     confirmed: str = "no"
     """Whether its figures are confirmed: yes, partial, no."""
     notes: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What is to be said of single figures, by field."""
+    """The remarks on single figures, by field."""
 
 
 @hashed_once

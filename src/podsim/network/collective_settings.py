@@ -109,6 +109,15 @@ class CollectiveSettings:
         is_old = re.fullmatch(r"v?2\.4(?:\.\w+)*", self.release or "")
         return ("ll", "simple") if is_old or self.passes_host else ()
 
+    def adapter_rate(self, cluster: Cluster) -> float:
+        """B/s of an adapter; without GPUDirect, of its way through the host's memory at most."""
+        rate, nics = self.nic_bandwidth or cluster.network.bandwidth, self.nics or cluster.nics
+        if not (self.passes_host and nics):
+            return rate
+        from podsim.hardware.fabrics.host_ways import host_way  # which loads the graph of servers
+
+        return min(rate, host_way(replace(cluster, nics=nics), "no-gpudirect").rate)
+
     def over(self, other: CollectiveSettings) -> CollectiveSettings:
         """These settings, with those of `other` where these state nothing."""
         blank = {name: getattr(other, name) for name in NAMES if getattr(self, name) is None}

@@ -28,7 +28,7 @@ from podsim.network.nccl_constants import STAND_IN, load_network
 from podsim.network.nccl_group import Candidate, Group, Wires, group_layout, layout_numbers
 from podsim.network.nccl_paths import table
 from podsim.network.nccl_tuner import counted_socket_rate, generation
-from podsim.records import dataclass, replace
+from podsim.records import dataclass
 
 Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
@@ -207,7 +207,7 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
         vendor="other" if cpu is None else cpu.vendor, gpus=cluster.gpus_per_node,
         nvlink=cluster.nvlink.bandwidth, nvlink_latency=cluster.nvlink.latency,
         nics=filled.nics or cluster.nics,
-        network=_adapter_rate(cluster, filled),
+        network=filled.adapter_rate(cluster),
         network_latency=_adapter_seconds(cluster, fabric),
         rings=ring_shares(system), exchanges=cluster.host.exchanges if cluster.host is not None else (),
         socket=counted_socket_rate(cpu) if switched else math.inf,
@@ -215,16 +215,6 @@ def wires_of(cluster: Cluster, settings: CollectiveSettings | None = None) -> Wi
         protocols=_names(filled.protocol) or filled.open_protocols,
         tiers=_tiers(cluster) if filled.sharp else (), hop=system.switch.latency if system.switch else 0.0,
     )  # fmt: skip
-
-
-def _adapter_rate(cluster: Cluster, filled: CollectiveSettings) -> float:
-    """B/s of an adapter; without GPUDirect, of its way through the host's memory at most."""
-    rate, nics = filled.nic_bandwidth or cluster.network.bandwidth, filled.nics or cluster.nics
-    if not (filled.passes_host and nics):
-        return rate
-    from podsim.hardware.fabrics.host_ways import host_way  # which loads the graph of servers
-
-    return min(rate, host_way(replace(cluster, nics=nics), "no-gpudirect").rate)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
