@@ -25,8 +25,9 @@ BACKENDS = ("auto", "gloo", "nccl")
 
 def load_torch() -> Any:
     """The torch module; LabError where it is not installed."""
-    for tell in before_loading if "torch" not in sys.modules else ():
-        tell()
+    if "torch" not in sys.modules:
+        for tell in before_loading:
+            tell()
     try:
         return import_module("torch")
     except ImportError as error:

@@ -30,7 +30,12 @@ def _shown(bar: _Bar, after: float) -> Iterator[_Bar]:
     """Show a bar from another thread inside the block."""
     used, is_over = time.process_time(), threading.Event()
     process = os.getpid()
-    before_loading[:] = [lambda: bar.show() if os.getpid() == process else None]  # not in ranks that it forks
+
+    def show() -> None:
+        if os.getpid() == process:  # and not in ranks that it forks
+            bar.show()
+
+    before_loading[:] = [show]
     teller = threading.Thread(
         target=bar.tell, args=(is_over, after - used if used < after else after), daemon=True
     )
