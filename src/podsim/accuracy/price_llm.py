@@ -271,7 +271,7 @@ def _first_stage_bytes(batch: Batch) -> Floats:
     held = held_memory(
         plan,
         ready.software,
-        Stages(blocks=layers, count=stages.count, first=stages.first),
+        Stages(blocks=layers, count=stages.count, first=stages.first, last=stages.last),
         ready.weights.of(every),
         ready.activations.of(every),
     )

@@ -30,7 +30,7 @@ from podsim.training.memory_torch import (
 )
 from podsim.training.pipeline_stages import of_mode, recomputed_share, repeated_inputs
 from podsim.training.plan import Plan
-from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Placement, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.model import Block, Model, Share, Split, TensorOp
@@ -217,6 +217,11 @@ def micro_batches_in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> S
     )
 
 
+def _fullest(plan: Plan, stages: Stages) -> Shaped[Array, "stage plan"]:
+    """The stage of each class with most in flight: the first, or the last where parts go down the ranks and up again."""
+    return np.where(plan.placement == Placement.VEE, stages.last, stages.first)
+
+
 def weight_copies(
     plan: Plan, first: Shaped[Array, "stage plan"]
 ) -> tuple[Shaped[Array, "stage plan"], Shaped[Array, "stage plan"]] | None:
@@ -293,7 +298,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     alone, overlapped = of_mode(plan, activations.working)
     return TorchLayout(
         blocks=stages.blocks,
-        chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
+        chunks_in_flight=_schedule_number(plan, _fullest(plan, stages), "activations"),
         dense=weights.dense,
         expert=weights.expert,
         block_bytes=blocks,
@@ -355,7 +360,11 @@ def _trained_bytes(plan: Plan, software: Software, held: Held, is_whole: Array) 
     sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
     # a chunk's gradients, until they are reduced after a round of a pipeline
     by_round = (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages
-    chunk = by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts)) if by_round.any() else 0.0
+    chunk = (
+        by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts))
+        if by_round.any()
+        else 0.0
+    )
     return [
         from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters + chunk,
@@ -391,7 +400,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
     again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
-    return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
+    return np.asarray(stage * micro_batches_in_flight(plan, _fullest(plan, stages)) + again)
 
 
 def _kept_bytes(

@@ -6,7 +6,15 @@ import numpy as np
 
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.training.layers import LAUNCH, TP, Pass, busy_and_host, launch_seconds, sync_counts, tp_sync_seconds
+from podsim.training.layers import (
+    LAUNCH,
+    TP,
+    Pass,
+    busy_and_host,
+    launch_seconds,
+    sync_counts,
+    tp_sync_seconds,
+)
 from podsim.training.layout import SplitLayers
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array
