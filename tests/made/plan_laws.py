@@ -25,6 +25,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Grid, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.step import SPLIT
+from podsim.workload.model import Model
 
 ROUNDING = 1e-9
 Rows = np.ndarray
@@ -219,8 +220,23 @@ _LINKS = ("bandwidth inside", "latency inside", "network", "network latency", "a
 # more work, and memory
 
 
-def _cost_of(scene: Scene, plans: Plan | None = None, **spec: Any) -> tuple[StepCost, Rows] | None:
-    """(what plans cost with fields of the model changed, the rows where they are legal); None if none is."""
+@dataclass(frozen=True, kw_only=True)
+class _Changed:
+    """Plans with something changed, where they are legal."""
+
+    cost: StepCost
+    rows: Rows
+    """The rows of a scene's plans where they are."""
+    working: Rows
+    """B more that a layer running backward holds beyond what it keeps, in PyTorch's runtime.
+
+    Ring attention has buffers of its own, and what an MLP frees grows with it. So this may grow while all else falls, or
+    fall while all else grows, and memory with it by no more (docs/laws/memory.md).
+    """
+
+
+def _cost_of(scene: Scene, plans: Plan | None = None, **spec: Any) -> _Changed | None:
+    """What plans cost with fields of the model changed; None if none is legal."""
     try:
         model = model_of(replace(scene.spec, **spec), scene.train) if spec else scene.model
     except PodsimError:
@@ -229,7 +245,21 @@ def _cost_of(scene: Scene, plans: Plan | None = None, **spec: Any) -> tuple[Step
     if "sequence" in spec:
         plans = plans.having({"sequence": spec["sequence"]})
     rows = np.flatnonzero(legal(model, scene.cluster, plans))
-    return (step_cost(model, scene.cluster, plans.take(rows).wide()), rows) if rows.size else None
+    if not rows.size:
+        return None
+    plans = plans.take(rows).wide()
+    more = _working_bytes(model, scene, plans) - _working_bytes(
+        scene.model, scene, scene.plans.take(rows).wide()
+    )
+    return _Changed(cost=step_cost(model, scene.cluster, plans), rows=rows, working=more)
+
+
+def _working_bytes(model: Model, scene: Scene, plans: Plan) -> Rows:
+    if scene.software.runtime != "torch":
+        return np.zeros(plans.size)
+    torch = layout_of(prepare(model, scene.cluster, plans), slice(None)).held.torch
+    assert torch is not None
+    return np.asarray(torch.working_bytes)
 
 
 def _pairs_of(plans: Plan) -> Rows:
@@ -237,7 +267,7 @@ def _pairs_of(plans: Plan) -> Rows:
     return 2 * plans.pp * plans.dp * plans.micro_batch
 
 
-_WORK: dict[str, Callable[[Scene], tuple[StepCost, Rows] | None]] = {
+_WORK: dict[str, Callable[[Scene], _Changed | None]] = {
     "layers": lambda s: _cost_of(s, layers=2 * s.spec.layers),
     "sequence": lambda s: _cost_of(s, sequence=2 * s.spec.sequence, positions=2 * s.spec.positions),
     "MLP width": lambda s: _cost_of(s, ffn=2 * s.spec.ffn) if s.spec.ffn else None,
@@ -250,7 +280,7 @@ _WORK: dict[str, Callable[[Scene], tuple[StepCost, Rows] | None]] = {
 }  # fmt: skip
 
 
-def _more_work(scene: Scene, work: str) -> tuple[StepCost, Rows] | None:
+def _more_work(scene: Scene, work: str) -> _Changed | None:
     """What plans cost with more work; worked out once."""
     known = vars(scene).setdefault("_more_work", {})
     if work not in known:
@@ -263,9 +293,9 @@ def _faster_with(work: str) -> Callable[[Scene], Rows]:
         more = _more_work(scene, work)
         if more is None:
             return _none(scene)
-        rows = more[1]
+        rows = more.rows
         faster = ~(
-            scene.cost.seconds[rows] <= more[0].seconds * (1 + (ROUNDING if work in _COUNTS else _FITTED))
+            scene.cost.seconds[rows] <= more.cost.seconds * (1 + (ROUNDING if work in _COUNTS else _FITTED))
         )
         if work in _COUNTS:
             partly = scene.plans.recompute_layers > 0  # of more layers a smaller share
@@ -299,7 +329,8 @@ def _smaller_with(work: str) -> Callable[[Scene], Rows]:
         more = _more_work(scene, work)
         if more is None:
             return _none(scene)
-        smaller = _marked(scene, more[1], _less(scene.cost.memory[more[1]], more[0].memory))
+        least = scene.cost.memory[more.rows] + np.minimum(more.working, 0.0)
+        smaller = _marked(scene, more.rows, _less(least, more.cost.memory))
         return smaller & (
             scene.train == "full" or work != "layers"
         )  # others move what is trained to another stage
@@ -336,8 +367,9 @@ def _larger_with(
         less = _cost_of(scene, scene.plans.having(change(scene.plans)))
         if less is None:
             return _none(scene)
-        larger = _less(of(less[0]), (before or of)(scene.cost)[less[1]])
-        larger = _marked(scene, less[1], larger & (less[0].memory > scene.cost.memory[less[1]]))
+        most = (before or of)(scene.cost)[less.rows] + np.maximum(less.working, 0.0)
+        larger = _less(of(less.cost), most) & (less.cost.memory > scene.cost.memory[less.rows])
+        larger = _marked(scene, less.rows, larger)
         return larger if where is None else larger & where(scene)
 
     return broken

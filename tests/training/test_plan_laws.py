@@ -27,6 +27,8 @@ _WIDE = {"name": "wide", "layers": 40, "hidden": 11008, "heads": 12, "kv_heads":
          "vocab": 256000, "sequence": 2048, "experts": 8, "top_k": 1, "expert_ffn": 2176}  # fmt: skip
 _SMALL = {"name": "small", "layers": 4, "hidden": 1024, "heads": 16, "kv_heads": 2, "ffn": 2688, "vocab": 32000,
           "sequence": 2048, "tied": False, "dropout": True}  # fmt: skip
+_LLAMA = {"name": "llama", "layers": 80, "hidden": 8192, "heads": 64, "kv_heads": 8, "ffn": 28672, "vocab": 128256,
+          "sequence": 512, "gated": True, "tied": False, "norm": "rmsnorm", "position": "rope"}  # fmt: skip
 BROKE: dict[str, tuple[str, str | dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # why: law, model, where, plan
     "a fused loss had logits of negative bytes": (
@@ -56,9 +58,9 @@ BROKE: dict[str, tuple[str, str | dict[str, Any], dict[str, Any], dict[str, Any]
          "overlap_tp": True, "global_batch": 12, "precision": "tf32", "software": "weight-streaming"},
     ),
     "launches of a backward pass were all in the half of the input's gradient": (
-        "more FLOPS", "llama-3-70b", {"on": "superpod-gb200", "gpus": 9216, "overrides": FIXED},
+        "more FLOPS", _LLAMA, {"on": "superpod-gb200", "gpus": 9216, "overrides": FIXED},
         {"tp": 8, "pp": 4, "virtual_stages": 2, "dp": 288, "zero": 1, "shard": 72, "sequence_parallel": True,
-         "overlap_tp": True, "schedule": "zb-v", "global_batch": 6912, "precision": "tf32",
+         "overlap_tp": True, "schedule": "zb-v", "global_batch": 288, "precision": "tf32",
          "optimizer_precision": "fp8", "software": "megatron-core"},
     ),
     "a chunk's gradients waited for a reduction among one rank": (

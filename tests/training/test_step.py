@@ -96,7 +96,7 @@ def test_syncs_of_a_pass_hide_or_do_not(gpt22: Model, node: Cluster) -> None:
 
 
 def test_each_half_of_a_backward_pass_waits_for_its_own_launches(gpt22: Model, node: Cluster) -> None:
-    """A host that takes 1 s a kernel: weight gradients of a layer's four products take 4 s, of 1F1B's one pass too."""
+    """A host that takes 1 s a kernel: the weight gradients of a layer's four products take 4 s, whole or not."""
     software = replace(load_software("megatron-core", node.gpu), host_kernel=1.0)
     halves, whole = (
         layout_of(prepare(gpt22, node, Plan(pp=2, schedule=SCHEDULE_CODES[name]), software=software), slice(0, 1))

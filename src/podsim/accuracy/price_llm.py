@@ -291,7 +291,7 @@ def _first_stage_bytes(batch: Batch) -> Floats:
     stages = ready.stages.of(every)
     layers = stages.blocks.copy()
     layers[:, [0, -1]] = 0
-    own = Stages(blocks=layers, count=stages.count, first=stages.first)
+    own = Stages(blocks=layers, count=stages.count, first=stages.first, last=stages.last)
     kinds = memory_kind_bytes(plan, ready.software, own, ready.weights.of(every), ready.activations.of(every))
     total = np.asarray(sum(kinds[:4]))
     first = np.where(stages.count > 0, stages.first, np.inf).argmin(axis=0)

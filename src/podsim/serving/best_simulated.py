@@ -12,6 +12,7 @@ from podsim.axes import Floats
 from podsim.hardware.cluster import Cluster
 from podsim.serving.best_layouts import Layout
 from podsim.serving.best_search import Candidates, Objective, Way
+from podsim.serving.language_engines import load_language_engine
 from podsim.serving.load.load_run import LoadRun, run_load
 from podsim.serving.load.load_statistics import measure_run
 from podsim.serving.load.replica_pool import ReplicaKind, ReplicaPool
@@ -57,11 +58,11 @@ class Outcome:
 def pool_of(way: Way, reading: Layout | None, decoding: Layout, cluster: Cluster) -> ReplicaPool:
     """The pool of replicas of a candidate."""
     if way.prefill is None or reading is None:
-        return ReplicaPool(kinds=(_kind(way.plan, decoding, "both"),), routing="least-loaded")
+        return ReplicaPool(kinds=(_kind(way.plan, decoding, "both", cluster),), routing="least-loaded")
     link = link_of(cluster, way)
     kinds = (
-        _kind(way.prefill, reading, "prefill"),
-        replace(_kind(way.plan, decoding, "decode"), link_rate=link[0], link_latency=link[1]),
+        _kind(way.prefill, reading, "prefill", cluster),
+        replace(_kind(way.plan, decoding, "decode", cluster), link_rate=link[0], link_latency=link[1]),
     )
     return ReplicaPool(kinds=kinds, routing="least-loaded")
 
@@ -87,10 +88,12 @@ def sampled(way: Way, requests: RequestTable) -> tuple[Way, RequestTable]:
     return replace(way, plan=plan, prefill=prefill), replace(requests, arrival=requests.arrival / share)
 
 
-def _kind(plan: ServingPlan, layout: Layout, role: str) -> ReplicaKind:
+def _kind(plan: ServingPlan, layout: Layout, role: str, cluster: Cluster) -> ReplicaKind:
+    engine = load_language_engine(plan.engine, cluster.gpu)
     return ReplicaKind(
         cost=layout.cost, room=layout.room, scheduler=layout.scheduler, replicas=plan.replicas, gpus=plan.gpus,
         role=role, sequences=plan.max_batch, batch_tokens=plan.max_batched_tokens, acceptance=plan.draft_acceptances,
+        front=engine.front, ahead=engine.plans_ahead,
     )  # fmt: skip
 
 

@@ -21,6 +21,8 @@ class Stages:
     """The number of stages in the class."""
     first: Shaped[Array, "stage plan"]
     """The position of its first stage; 0 runs first."""
+    last: Shaped[Array, "stage plan"]
+    """The position of its last stage."""
 
 
 @dataclass(frozen=True, kw_only=True)

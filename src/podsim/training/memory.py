@@ -29,7 +29,7 @@ from podsim.training.memory_torch import (
 )
 from podsim.training.pipeline_stages import of_mode, recomputed_share, repeated_inputs
 from podsim.training.plan import Plan
-from podsim.training.plan_values import SCHEDULE_CODES, Array, Recompute
+from podsim.training.plan_values import SCHEDULE_CODES, Array, Placement, Recompute
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
 from podsim.workload.model import Block, Model, Share, Split, TensorOp
@@ -216,6 +216,11 @@ def micro_batches_in_flight(plan: Plan, first: Shaped[Array, "stage plan"]) -> S
     )
 
 
+def _fullest(plan: Plan, stages: Stages) -> Shaped[Array, "stage plan"]:
+    """The stage of each class with most in flight: the first, or the last where parts go down the ranks and up again."""
+    return np.where(plan.placement == Placement.VEE, stages.last, stages.first)
+
+
 def weight_copies(
     plan: Plan, first: Shaped[Array, "stage plan"]
 ) -> tuple[Shaped[Array, "stage plan"], Shaped[Array, "stage plan"]] | None:
@@ -284,7 +289,7 @@ def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Act
     alone, overlapped = of_mode(plan, activations.working)
     return TorchLayout(
         blocks=stages.blocks,
-        chunks_in_flight=_schedule_number(plan, stages.first, "activations"),
+        chunks_in_flight=_schedule_number(plan, _fullest(plan, stages), "activations"),
         dense=weights.dense,
         expert=weights.expert,
         block_bytes=blocks,
@@ -393,7 +398,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
     again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
-    return np.asarray(stage * micro_batches_in_flight(plan, stages.first) + again)
+    return np.asarray(stage * micro_batches_in_flight(plan, _fullest(plan, stages)) + again)
 
 
 def _kept_bytes(

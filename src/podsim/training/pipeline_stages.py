@@ -61,12 +61,13 @@ def stages_table(model: Model, plan: Plan) -> Stages:
     pipelines = [_stage_classes(order, width, *sizes) for sizes in plan.rows(STAGE_KEY)]
     depth = max(len(classes) for classes in pipelines)
     blocks = np.zeros((depth, width, len(pipelines)))
-    count, first = np.zeros((2, depth, len(pipelines)))
+    count, first, last = np.zeros((3, depth, len(pipelines)))
     for number, classes in enumerate(pipelines):
         blocks[: len(classes), :, number] = list(classes)
         count[: len(classes), number] = [len(stages) for stages in classes.values()]
-        first[: len(classes), number] = [stages[0] for stages in classes.values()]
-    return Stages(blocks=blocks, count=count, first=first)
+        ends = [(stages[0], stages[-1]) for stages in classes.values()]
+        first[: len(classes), number], last[: len(classes), number] = zip(*ends, strict=True)
+    return Stages(blocks=blocks, count=count, first=first, last=last)
 
 
 def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
