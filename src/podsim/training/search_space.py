@@ -178,10 +178,11 @@ def space(
     rows = grow.plan.arrays()
     grow.columns[_ROW] = np.arange(grow.size)
     divisions = _divisions(grow, choices, cluster)
-    least = min((int(rows.pp[own.rows].min()) for own in divisions), default=known.layers)
+    stages = np.asarray(rows.pp)
+    least = min((int(stages[own.rows].min()) for own in divisions), default=known.layers)
     modes = _modes(choices, -(-known.layers // max(least, 1)))
     legal = SearchSpace(rows=rows, divisions=divisions, modes=modes, cut=grow.cut, layers=known.layers)
-    illegal = (~legal.is_legal(rows.pp)).sum(axis=1)
+    illegal = (~legal.is_legal(stages)).sum(axis=1)
     if lost := sum(int(illegal[own.rows].sum()) for own in divisions):
         grow.cut["recomputing every layer is full recomputation"] = lost
     return legal
