@@ -68,7 +68,7 @@ def host_way(cluster: Cluster, way: str) -> HostWay:
         outs.append(_links(node, stops))
         backs.append(_links(node, stops[::-1]))
     load = (
-        np.bincount([link for each in (*outs, *backs) for link in each], minlength=node.links) * nics / gpus
+        np.bincount([link for links in (*outs, *backs) for link in links], minlength=node.links) * nics / gpus
     )
     rates = np.divide(
         copied_capacity(node, host), load, out=np.full(node.links, np.inf), where=load > 0
