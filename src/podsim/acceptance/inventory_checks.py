@@ -229,9 +229,9 @@ def _locks(answers: Answers) -> Part:
     """Whether encrypting drives can be read now, where they tell; without locking, anyone who has a drive can read it."""
     shut = [device for device, (_, locked) in answers.locks.items() if locked]
     enabled = sum(on for on, _ in answers.locks.values())
-    found = f"{enabled} of {len(answers.locks)} with locking, {len(shut)} locked"
+    counted = f"{enabled} of {len(answers.locks)} with locking, {len(shut)} locked"
     why = f"locked: {', '.join(shut)}" if shut else ""
-    return part_of("locks of encrypting drives", "open", found, not shut, "sedutil-cli --query", why)
+    return part_of("locks of encrypting drives", "open", counted, not shut, "sedutil-cli --query", why)
 
 
 def _security(inventory: Inventory, answers: Answers, system: System) -> Iterator[Part]:

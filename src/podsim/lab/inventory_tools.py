@@ -32,8 +32,8 @@ def ask_machine(run: Ask = ask) -> Answers:
     text, no_gpus = run(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
     scan, no_drives = run(["sedutil-cli", "--scan"])
     drives = encrypting(scan)
-    told = {device: lock_state(run(["sedutil-cli", "--query", device])[0]) for device, own in drives if own}
-    locks = {device: state for device, state in told.items() if state is not None}
+    states = {device: lock_state(run(["sedutil-cli", "--query", device])[0]) for device, own in drives if own}
+    locks = {device: state for device, state in states.items() if state is not None}
     return Answers(gpus=gpu_names(text), no_gpus=no_gpus, drives=drives, no_drives=no_drives, locks=locks)
 
 
@@ -60,5 +60,5 @@ def encrypting(text: str) -> tuple[tuple[str, bool], ...]:
 
 def lock_state(text: str) -> tuple[bool, bool] | None:
     """(whether locking is enabled, whether it is locked) from `sedutil-cli --query`; None where it does not say."""
-    found = dict(re.findall(r"\b(Locked|LockingEnabled) = ([YN])", text))
-    return (found["LockingEnabled"] == "Y", found["Locked"] == "Y") if len(found) == 2 else None
+    letters = dict(re.findall(r"\b(Locked|LockingEnabled) = ([YN])", text))
+    return (letters["LockingEnabled"] == "Y", letters["Locked"] == "Y") if len(letters) == 2 else None

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from podsim.answers.answer import call
 from podsim.errors import PodsimError, raise_all, unknown_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.overrides import COLLECTIVE_KEYS, setting
@@ -114,9 +115,8 @@ class CollectiveSettings:
         rate, nics = self.nic_bandwidth or cluster.network.bandwidth, self.nics or cluster.nics
         if not (self.passes_host and nics):
             return rate
-        from podsim.hardware.fabrics.host_ways import host_way  # which loads the graph of servers
-
-        return min(rate, host_way(replace(cluster, nics=nics), "no-gpudirect").rate)
+        way = call("hardware.fabrics.host_ways:host_way", replace(cluster, nics=nics), "no-gpudirect")
+        return min(rate, float(way.rate))
 
     def over(self, other: CollectiveSettings) -> CollectiveSettings:
         """These settings, with those of `other` where these state nothing."""

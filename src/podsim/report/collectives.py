@@ -97,7 +97,7 @@ def _budget_lines(budget: SendBudget) -> Iterator[str]:
     server = f"{many} adapters" if many > 1 else "server"
     yield from ("#", f"# Link budget at {int(budget.size)} B (GB/s):")
     yield f"# {'':40} {'adapter':>9} {server:>12} {'of the line':>12}"
-    for name, rate in (("line rate", budget.line), *((each.name, each.rate) for each in budget.shares)):
+    for name, rate in (("line rate", budget.line), *((share.name, share.rate) for share in budget.shares)):
         yield f"# {name:40} {rate / 1e9:9.2f} {many * rate / 1e9:12.1f} {rate / budget.line:12.1%}"
     waits = f"{least * 1e6:.1f} to {most * 1e6:.1f} us"
     yield f"# Chunks of {int(budget.chunk) >> 10} KiB are not in it: if each waits {waits},"

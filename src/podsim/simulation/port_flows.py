@@ -189,7 +189,7 @@ def through_hosts(flows: Flows, cluster: Cluster, fabric: Fabric, hosts: Mapping
         return flows
     size, ends = wiring.node.links, wiring.node.link_ends
     is_nvlink = np.repeat([cable.kind == "nvlink" for cable in wiring.node.cables], 2)
-    found: list[Ints] = []
+    paths: list[Ints] = []
     for rank, usual in zip(flows.source, np.split(flows.links, flows.indptr[1:-1]), strict=True):
         links, inside = usual, usual < wiring.nodes * size
         server = np.where(inside, links // size, -1)
@@ -204,8 +204,8 @@ def through_hosts(flows: Flows, cluster: Cluster, fabric: Fabric, hosts: Mapping
             links = np.concatenate(
                 [links[~np.isin(links, mine + number * size)], np.array(own) + number * size]
             )
-        found.append(links)
-    return replace(flows, indptr=np.cumsum([0, *map(len, found)]), links=np.concatenate(found))
+        paths.append(links)
+    return replace(flows, indptr=np.cumsum([0, *map(len, paths)]), links=np.concatenate(paths))
 
 
 def path_shares(plan: Plan, cluster: Cluster, swap: Mapping[int, int]) -> dict[int, dict[int, float]]:

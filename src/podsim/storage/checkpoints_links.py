@@ -18,7 +18,7 @@ from podsim.axes import Floats, Shaped
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics import Fabric, Node, node_fabric, node_of
-from podsim.hardware.fabrics.host_ways import copied_capacity
+from podsim.hardware.fabrics.builders import copied_capacity
 from podsim.network.flow import max_min_rates
 from podsim.records import dataclass, field
 from podsim.storage.checkpoints_stores import Store

@@ -37,6 +37,17 @@ def node_of(cluster: Cluster) -> Node:
     )
 
 
+def copied_capacity(node: Node, cluster: Cluster) -> Floats:
+    """B/s of each link of a server, PCI Express at the rate that copies reach."""
+    kinds = {part.name: part.kind for part in node.parts}
+    share = slot_link(cluster.system, copied=True).bandwidth / slot_link(cluster.system).bandwidth
+    of_bus = [
+        cable.kind == "pcie" and {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"}
+        for cable in node.cables
+    ]
+    return node.capacity * np.where(np.repeat(of_bus, 2), share, 1.0)
+
+
 def host_cluster(cluster: Cluster) -> Cluster:
     """The cluster with the hosts of its slices as nodes, for what leaves a torus by PCI Express; others as they are."""
     system, trays = cluster.system, cluster.system.trays

@@ -22,12 +22,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from podsim.axes import Floats
 from podsim.errors import ClusterError, unknown_name
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.fabrics.builders import host_cluster, node_of
+from podsim.hardware.fabrics.builders import copied_capacity, host_cluster, node_of
 from podsim.hardware.fabrics.node import Node, ways
-from podsim.hardware.nvlink import slot_link
 from podsim.records import dataclass
 
 WAYS = ("no-gpudirect", "wrong-numa")
@@ -46,17 +44,6 @@ class HostWay:
     """The links of the server, by number, that each GPU's bytes take to its adapter."""
     back: tuple[tuple[int, ...], ...]
     """The links from the adapter to the GPU."""
-
-
-def copied_capacity(node: Node, cluster: Cluster) -> Floats:
-    """B/s of each link of a server, PCI Express at the rate that copies reach."""
-    kinds = {part.name: part.kind for part in node.parts}
-    share = slot_link(cluster.system, copied=True).bandwidth / slot_link(cluster.system).bandwidth
-    of_bus = [
-        cable.kind == "pcie" and {kinds[cable.one], kinds[cable.other]} <= {"gpu", "pcie", "cpu"}
-        for cable in node.cables
-    ]
-    return node.capacity * np.where(np.repeat(of_bus, 2), share, 1.0)
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +68,7 @@ def host_way(cluster: Cluster, way: str) -> HostWay:
         outs.append(_links(node, stops))
         backs.append(_links(node, stops[::-1]))
     load = (
-        np.bincount([link for each in (*outs, *backs) for link in each], minlength=node.links) * nics / gpus
+        np.bincount([link for links in (*outs, *backs) for link in links], minlength=node.links) * nics / gpus
     )
     rates = np.divide(
         copied_capacity(node, host), load, out=np.full(node.links, np.inf), where=load > 0
@@ -101,7 +88,7 @@ def host_way(cluster: Cluster, way: str) -> HostWay:
 
 def _links(node: Node, stops: list[str]) -> tuple[int, ...]:
     """The links of the first of the best ways from stop to stop."""
-    found = ways(node, np.ones(node.links, np.bool_)).links[0]  # [source, destination, hop]
+    best = ways(node, np.ones(node.links, np.bool_)).links[0]  # [source, destination, hop]
     places = [node.place[stop] for stop in stops]
-    hops = [found[tail, head] for tail, head in pairwise(places)]
+    hops = [best[tail, head] for tail, head in pairwise(places)]
     return tuple(int(link) for way in hops for link in way if link >= 0)
