@@ -20,7 +20,7 @@ from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import StepCost, layout_of, prepare, step_cost
 from podsim.training.layers import syncs_of, tp_bytes
-from podsim.training.memory import KINDS
+from podsim.training.memory import KINDS, torch_layout
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Grid, Schedule
 from podsim.training.predict import predict_plan
@@ -257,9 +257,11 @@ def _cost_of(scene: Scene, plans: Plan | None = None, **spec: Any) -> _Changed |
 def _working_bytes(model: Model, scene: Scene, plans: Plan) -> Rows:
     if scene.software.runtime != "torch":
         return np.zeros(plans.size)
-    torch = layout_of(prepare(model, scene.cluster, plans), slice(None)).held.torch
-    assert torch is not None
-    return np.asarray(torch.working_bytes)
+    tables, every = prepare(model, scene.cluster, plans), slice(None)
+    layout = torch_layout(
+        plans, *(table.of(every) for table in (tables.stages, tables.weights, tables.activations))
+    )
+    return np.asarray(layout.working_bytes)
 
 
 def _pairs_of(plans: Plan) -> Rows:

@@ -283,7 +283,7 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
     return Counts(dense, (blocks * weights.expert).sum(axis=1) if weights.expert.any() else None)
 
 
-def _torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
+def torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
     """What the memory of PyTorch's own runtime depends on, before ZeRO divides it."""
     blocks, layers = _kept_bytes(plan, stages.blocks, activations.kept)
     alone, overlapped = of_mode(plan, activations.working)
@@ -321,7 +321,7 @@ def memory_kind_bytes(
         kept, logits, gathered, floor = undivided_bytes(plan, software, stages, activations)
         return (*trained, kept, logits, largest + gathered, floor)
     zero, floor = np.asarray(plan.zero), np.asarray(software.memory_floor + software.reserved)
-    moment = highest_moment(plan, software, _torch_layout(plan, stages, weights, activations))
+    moment = highest_moment(plan, software, torch_layout(plan, stages, weights, activations))
     if held.trained is not None and held.stored is not None:
         stored, taught = (
             part.total / np.maximum(held.counts.total, 1.0) for part in (held.stored, held.trained)
