@@ -14,11 +14,12 @@ from podsim.questions.train.predict import predict as predict_verb
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.schedules.held import held
 from podsim.schedules.held import weight_copies as table_copies
-from podsim.training.memory import KINDS, micro_batches_in_flight, weight_copies
+from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES, Schedule
 from podsim.training.predict import predict_plan
 from podsim.training.rules import RULES, facts
+from podsim.training.schedule_sizes import micro_batches_in_flight, weight_copies
 from podsim.training.search import search
 from podsim.workload.model import Model
 

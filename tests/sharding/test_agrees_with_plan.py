@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
+import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
@@ -53,8 +54,14 @@ def test_random_plans_have_one_price(model: str, on: str, gpus: int) -> None:
     network = load_model(model, {"sequence": "2048"})
     software = load_software(default_software(cluster.gpu), cluster.gpu)
     fixed = Plan(global_batch=4 * gpus, sequence=2048, software=software.name)
-    plans, _, _ = space(network, cluster, fixed, gpus, {"pp": (1,)}, software)
-    drawn = (plans.take(random.randrange(plans.size)) for _ in range(20 * _PLANS))
+    legal = space(network, cluster, fixed, gpus, {"pp": (1,)}, software)
+    modes = [legal.columns(np.array(mode)) for mode in range(len(legal.modes))]
+    drawn = (
+        legal.rows.take(random.choice(each.rows)).having(
+            {**random.choice(modes), "zero": each.zero, "shard": each.shard}
+        )
+        for each in random.choices(legal.divisions, k=20 * _PLANS)
+    )
     for one_plan in [each for each in drawn if plan_mesh(each) is not None][:_PLANS]:
         words = _words(one_plan.describe())
         said = predict(model, **options, **words)

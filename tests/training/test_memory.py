@@ -14,14 +14,13 @@ from podsim.hardware.cluster import Cluster
 from podsim.training.batch import step_cost
 from podsim.training.memory import (
     activation_table,
-    micro_batches_in_flight,
-    weight_copies,
     weight_table,
 )
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Recompute
 from podsim.training.predict import predict_plan
+from podsim.training.schedule_sizes import micro_batches_in_flight, weight_copies
 from podsim.training.software import load_software, usable_bytes
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model

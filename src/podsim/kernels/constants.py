@@ -290,9 +290,10 @@ def load_constants(name: str) -> KernelConstants:
     Raises CatalogError for an unknown name or key, a wrong unit, and a table without evidence.
     """
     is_known, path = not name.endswith(".toml"), Path(name)
-    if not is_known:
+    if is_known:
+        check_name("kernel constants", name, known_kernels(), CatalogError)
+    else:
         name = path.stem
-    check_name("kernel constants", name, known_kernels(), CatalogError)
     folder: Path = _catalog() if is_known else path.parent
     try:
         table = (

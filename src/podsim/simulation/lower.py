@@ -171,7 +171,7 @@ class Lowered:
     ready: PlanTables
     link_names: tuple[str, ...]
     changed: Ops | None = None
-    """What is played instead of `tiled`."""
+    """The ops that are played instead of those of `tiled`."""
 
     @property
     def base(self) -> Ints:

@@ -111,9 +111,9 @@ class Tiled:
         """The join of each op; -1: alone, [N]."""
         number = self.each([row.join for row in self.rows])
         owner = np.repeat(np.arange(len(self.row_of)), np.diff(self.base))
-        place, group = np.divmod(number, self.joins.shape[1])
+        within, group = np.divmod(number, self.joins.shape[1])
         first = self.joins[owner, group]
-        return np.where((number >= 0) & (first >= 0), first + place, -1).astype(np.int32)
+        return np.where((number >= 0) & (first >= 0), first + within, -1).astype(np.int32)
 
     def flat(self) -> Ops:
         """The ops one by one."""

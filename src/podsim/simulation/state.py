@@ -165,7 +165,7 @@ def _row_records(
 ) -> tuple[NDArray[np.void], list[SmallInts], list[Ints], list[SmallInts]]:
     """(ops of all rows, ops after those of each row, where each stream of each row starts in the order, the order)."""
     records, after, starts, orders = [], [], [], []
-    waiting = place = 0
+    waiting = ordered = 0
     for row in t.rows:
         count = len(row.stream)
         record = np.zeros(count, OP)
@@ -178,9 +178,9 @@ def _row_records(
             record[name] = column + waiting if name.startswith("next") else column
         records.append(record)
         after.append(following.astype(np.int32))
-        starts.append(place + stream_ptr[:-1] + np.arange(width))
+        starts.append(ordered + stream_ptr[:-1] + np.arange(width))
         orders.append(order)
-        waiting, place = waiting + len(following), place + len(order)
+        waiting, ordered = waiting + len(following), ordered + len(order)
     return np.concatenate(records), after, starts, orders
 
 

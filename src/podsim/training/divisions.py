@@ -142,8 +142,8 @@ class SpaceMemory:
         first, index = distinct_keys(own, self.names)  # an overlap changes no memory
         legal = self.space.is_legal(own.pp)
         memory = np.full((len(self.space.divisions), first.size, len(modes)), np.inf)
-        whole, some = np.flatnonzero(modes[:, 1] == 0), np.flatnonzero(modes[:, 1])
-        memory[..., whole] = self._bytes(rows[first], whole)
+        entire, some = np.flatnonzero(modes[:, 1] == 0), np.flatnonzero(modes[:, 1])
+        memory[..., entire] = self._bytes(rows[first], entire)
         hopeful = np.arange(first.size)
         if self.divided and Recompute.NONE in modes[:, 0]:
             hopeful = np.flatnonzero((memory <= room * (1 + 1e-9)).any(axis=(0, 2)))

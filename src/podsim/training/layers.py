@@ -190,9 +190,7 @@ def busy_and_host(
         selective_host = 0.75 * host[Pass.FORWARD]
     if software.selective == "outputs":
         selective[:LAUNCH], selective_host = outputs, outputs_host
-    inner = np.ones((len(model.kinds), 1))
-    inner[[0, -1]] = 0.0  # embedding and head are not recomputed
-    inner[[not block.is_reached for block in model.kinds]] = 0.0  # nor is what no gradient reaches
+    inner = _is_recomputed(model)
     for way, seconds, launches in (
         (Pass.BACKWARD_SELECTIVE, selective, selective_host),
         (Pass.BACKWARD_FULL, again, again_host),
@@ -200,6 +198,13 @@ def busy_and_host(
         busy[way] = busy[Pass.BACKWARD] + seconds * inner
         host[way] = host[Pass.BACKWARD] + launches * inner
     return busy, host
+
+
+def _is_recomputed(model: Model) -> Array:
+    """Whether recomputation repeats a block, [block, 1]: not embedding and head, nor what no gradient reaches."""
+    inner = np.array([[block.is_reached] for block in model.kinds])
+    inner[[0, -1]] = False
+    return inner
 
 
 def last_ops(model: Model) -> frozenset[int]:

@@ -78,7 +78,7 @@ class PassExchanges:
     seconds: Shaped[Array, "direction block plan"]
     """s. The exchanges of a forward and of a backward pass through a block."""
     hidden: Shaped[Array, "direction block plan"]
-    """s. Further tensor-parallel syncs, which hide behind products of their own pass."""
+    """s. The further tensor-parallel syncs, which hide behind products of their own pass."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,8 +102,8 @@ def drawn_images(trained: int, checked: int, classes: int, side: int, seed: int)
     """(images of bytes, classes) of training and of validation; an image is [row, column]."""
     torch = load_torch()
     images, labels = _patterns(torch, torch.Generator().manual_seed(seed), trained + checked, classes, side)
-    whole = images.add(5.0).mul(25.5).round().clamp(0, 255).to(torch.uint8)
-    return [(whole[:trained], labels[:trained]), (whole[trained:], labels[trained:])]
+    pixels = images.add(5.0).mul(25.5).round().clamp(0, 255).to(torch.uint8)
+    return [(pixels[:trained], labels[:trained]), (pixels[trained:], labels[trained:])]
 
 
 def _patterns(torch: Any, draws: Any, count: int, classes: int, side: int) -> tuple[Any, Any]:

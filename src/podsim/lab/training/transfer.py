@@ -88,9 +88,9 @@ def transfer_stages(task: TransferTask, file: Path) -> Iterator[Stage]:
         aware = _aware(torch, network)
         masks = Masks(torch, [aware])
         rate = _train(torch, aware, data[0], task.epochs // 2, 0.01, task.seed, masks.apply)
-        whole = load_part("torch.ao.quantization").convert(aware.eval())
-        yield _stage(torch, "int8", whole, data[1], rate, _int8_bytes(whole))
-        torch.jit.save(torch.jit.trace(whole, pixels(data[1][0][:_AT_ONCE])), str(file))
+        quantised = load_part("torch.ao.quantization").convert(aware.eval())
+        yield _stage(torch, "int8", quantised, data[1], rate, _int8_bytes(quantised))
+        torch.jit.save(torch.jit.trace(quantised, pixels(data[1][0][:_AT_ONCE])), str(file))
         exported = torch.jit.load(str(file))
         yield _stage(torch, "exported", exported, data[1], None, file.stat().st_size)
 
