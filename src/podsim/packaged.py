@@ -18,7 +18,7 @@ from typing import Any
 from podsim.cache_folder import cache_folder
 
 before_loading: list[Callable[[], None]] = []
-"""what is called before a large library is loaded, which stops all threads: whoever waits is told"""
+"""what is called before a large library is loaded, which stops all threads, so that a progress line is printed first"""
 _PACKAGE = Path(__file__).parent
 _MODEL = "a model of pydantic"
 

@@ -73,7 +73,6 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         "merlin": "plan dlrm",
         "qlora": "plan --train qlora:16",
         "riva": "serve streams rnnt --chunk 160ms",
-        "tao": "predict resnet50 --train frozen:20",
         "version": "--version",
         "autocomplete": "completion",
     }

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from podsim.learning.sparsity import compressed_bytes
 from podsim.options.output_options import PlotOutput
 from podsim.options.question import option, question
 from podsim.serving.triton import tensor_list
-from podsim.whole_files import write_whole
+from podsim.whole_files import scratch_folder, write_whole
 
 _STAGES, _LARGEST, _NAME = 8, 16, "transferred"
 Progress = Callable[..., None]
@@ -70,11 +69,14 @@ def measure_transfer(
     task = TransferTask(**{name: getattr(options, name) for name in TransferTask.__dataclass_fields__})
     answer = Transferred(samples=options.samples, repository=str(options.to or ""), rows=(), stopped=True)
     stages: list[Stage] = []
-    with stopped_by_signals(), TemporaryDirectory() as passing:
+    with stopped_by_signals(), scratch_folder() as passing:
         try:
             progress(0, _STAGES)
-            file = _model_file((options.to or Path(passing)) / _NAME)
+            file = passing / "model.pt"
+            kept = _model_file(options.to / _NAME) if options.to else None
             for stage in transfer_stages(task, file):
+                if kept and stage.name == "exported":
+                    write_whole(kept, file.read_bytes())
                 stages.append(stage)
                 answer = replace(answer, rows=(*answer.rows, _row(stages, task)))
                 progress(*_said(answer.rows))
