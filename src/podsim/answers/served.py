@@ -45,7 +45,6 @@ class Served(
     """A model on a GPU or on equal instances."""
 
     model: str
-    """The name of the model."""
     kind: str
     """The kind of model: encoder, generator, images."""
     gpu: str
@@ -139,7 +138,6 @@ class Figure(
     """A published figure, reproduced."""
 
     title: str
-    """The title of the figure."""
     unit: str
     """The unit of the predicted values."""
     base: str

@@ -71,7 +71,6 @@ class ServedLoad(
     workload: str
     """The arrivals and lengths, in words."""
     requests: int
-    """The number of requests."""
     kept: int
     """The number of requests after the warm-up and before the end."""
     answered: int

@@ -35,7 +35,6 @@ class TransferTask:
     """The samples of the first network."""
     first_epochs: int
     samples: int
-    """The samples of the task."""
     epochs: int
     frozen: int
     """The first layers that fine-tuning leaves as they are."""
