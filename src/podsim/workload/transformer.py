@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from podsim.workload.attention_layers import linear, norm
+from podsim.workload.attention_layers import norm
 from podsim.workload.model import Block, Captured, Model, Saved, TensorOp
+from podsim.workload.plain_ops import linear
 from podsim.workload.specification import Changes, Transformer, resolve
 from podsim.workload.transformer_layers import layer_ops, syncs
 
