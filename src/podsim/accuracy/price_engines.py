@@ -21,8 +21,9 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_seconds, prefill_seconds
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
-from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
+from podsim.kernels.engine_run import EngineRun, precision_name
 from podsim.kernels.engine_sums import EngineSum, sums_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.network.bus import bus_factor
 
 Sizes = Mapping[str, Floats]
@@ -51,7 +52,8 @@ class EngineLaw:
 
 
 def _gemm(gpu: Gpu, run: EngineRun, sizes: Sizes) -> Floats:
-    return engine_gemm_seconds(gpu, run, sizes["m"], sizes["n"], sizes["k"])
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn", kernel="engine")
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -103,7 +103,7 @@ def submissions(benchmark: Benchmark, round: str, cluster: Cluster) -> tuple[Sub
         _submission(row)
         for row in load("minutes")
         if row.text("version") == round and row.text("benchmark") in names and row.number("global_batch")
-        and _gpu_of(row) == cluster.gpu.name
+        and (settings := row.text("cluster")) and read_cluster(settings).gpu.name == cluster.gpu.name
     ]  # fmt: skip
     return tuple(sorted(runs, key=lambda run: run.seconds))
 
@@ -114,7 +114,3 @@ def _submission(row: Row) -> Submission:
         seconds=60.0 * (row.number("minutes_score") or math.inf), role=row.role, source=row.source,
         framework=row.text("framework"),
     )  # fmt: skip
-
-
-def _gpu_of(row: Row) -> str:
-    return read_cluster(settings).gpu.name if (settings := row.text("cluster")) else ""

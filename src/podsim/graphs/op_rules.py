@@ -123,7 +123,8 @@ def _elementwise(call: Call) -> Facts:
     out = call.output
     read = sum(operand.bytes for operand in call.tensors)
     masked = "dropout" in call.target
-    mask = float(_elements(out.shape)) if masked and not _idle_dropout(call) else 0.0
+    drops = masked and call.get(2, "train", True) and call.get(1, "p", 0.5)
+    mask = float(_elements(out.shape)) if drops else 0.0
     if masked and not mask:
         return Facts(kind="elementwise", kernels=0.0, kernels_back=0.0)
     read_back = written_back = kernels = 0.0
@@ -151,10 +152,6 @@ def _creation(call: Call) -> Facts:
     if call.target in ("empty", "empty_like", "new_empty"):
         return Facts(kind="elementwise", kernels=0.0)
     return Facts(kind="elementwise", written=call.output.bytes)
-
-
-def _idle_dropout(call: Call) -> bool:
-    return not call.get(2, "train", True) or not call.get(1, "p", 0.5)
 
 
 def _norm(call: Call, reads: int, reads_back: int) -> Facts:

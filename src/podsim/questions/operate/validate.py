@@ -191,14 +191,10 @@ def _own_comparisons(path: Path, on: str) -> list[Comparison]:
         return [assess(comparison) for comparison in compared]
     if on:
         raise PodsimError(f"--on is for the result of a benchmark of servers; {path.name} is of another kind")
-    if (served := call("serving.serving_rows:own_comparisons", path, _start_of(path))) is not None:
+    start = read_start(path).decode("utf-8", "replace")
+    if (served := call("serving.serving_rows:own_comparisons", path, start)) is not None:
         return list(served)
     return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]
-
-
-def _start_of(path: Path) -> str:
-    """The first line of a file, "" where there is none."""
-    return read_start(path).decode("utf-8", "replace")
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:
