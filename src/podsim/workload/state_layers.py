@@ -43,7 +43,8 @@ def _convolution(spec: Transformer) -> TensorOp:
     channels = spec.state_channels
     return memory_op(
         "state.convolution", "elementwise", "column", ahead=(channels, channels), back=(2 * channels, channels),
-        weight=channels * spec.state_taps, bias=channels * spec.state_bias, saved=saved_tensor(channels, "column"), fused=False,
+        weight=channels * spec.state_taps, bias=channels * spec.state_bias, saved=saved_tensor(channels, "column"),
+        fused=False,
     )  # fmt: skip
 
 
