@@ -154,12 +154,12 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         comparisons = _own_comparisons(Path(options.rows), options.on)
     else:
         comparisons = [
-            compare_rows(rows, cross_validate=cross_validate)
+            compare_rows(
+                rows if tables else replace(rows, with_own_plans=False), cross_validate=cross_validate
+            )
             for name in tables or TABLES
             if name not in (SERVING, SERVING_LOAD, FAILURES)
-            for rows in (
-                read_raw_kernels(options.raw) if name == ALL else (_quick(name, asked=bool(tables)),)
-            )
+            for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
         comparisons += call("serving.serving_rows:packaged_serving") if SERVING in tables else ()
         comparisons += call("serving.load_rows:packaged_loads") if SERVING_LOAD in tables else ()
@@ -177,11 +177,6 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     if options.role:
         bands = tuple(line for line in bands if line.role == options.role)
     return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened, bands=bands)
-
-
-def _quick(name: str, *, asked: bool) -> Rows:
-    """A packaged table; podsim's own plans, which take a search for each row, stand beside those asked for alone."""
-    return load(name) if asked else replace(load(name), with_own_plans=False)
 
 
 def _own_comparisons(path: Path, on: str) -> list[Comparison]:
