@@ -308,7 +308,6 @@ class Ranked:
     rank: int
     """The rank; 1 is the best."""
     prediction: Prediction
-    """The prediction for the plan."""
     reason: str
     simulated: float | None = field(default=None, metadata={"optional": True})
     """s. The simulated time of the step; None: it was not simulated."""

@@ -115,7 +115,6 @@ class FigureRow:
     """One bar of a published figure."""
 
     name: str
-    """The name of the bar."""
     how: str
     """The setting of the bar, whole."""
     predicted: float
@@ -145,7 +144,6 @@ class Figure(
     source: str
     """The source of the printed figures."""
     rows: tuple[FigureRow, ...]
-    """The bars."""
     notes: tuple[str, ...]
     """The conditions that the figure does not state, and the limits of the answer."""
     parts: tuple[Figure, ...] = ()

@@ -51,7 +51,6 @@ class LoaderJob:
     cache: str
     """The kind of cache: file, block or none."""
     folder: str
-    """The folder of the cache."""
     epochs: int
     workers: int
     batch: int

@@ -32,7 +32,6 @@ class TransferTask:
     """What is trained, and how long."""
 
     first_samples: int
-    """The samples of the first network."""
     first_epochs: int
     samples: int
     epochs: int
