@@ -46,7 +46,7 @@ def test_runs_of_a_network_left_out_fall_inside_three_or_four_times_of_five() ->
         others = [row for row in rows if row.features.network != network]
         for row in rows:
             if row.features.network == network and row.role == "test":
-                band = band_of_graph(row.features, others)
+                band = band_of_graph(row.features, tuple(others))
                 held.setdefault(network, []).append(band.low <= math.expm1(row.log_ratio) <= band.high)
     assert 0.7 < statistics.mean(statistics.mean(inside) for inside in held.values()) < 0.9
 
@@ -58,10 +58,10 @@ def test_the_closest_rows_are_taken_first_and_networks_share_one_weight() -> Non
         NetworkResidual(id=f"f{i}", role="test", features=replace(like, network="other"), log_ratio=1.0)
         for i in range(ENOUGH)
     ]
-    band = band_of_graph(like, [*far, *near])
+    band = band_of_graph(like, (*far, *near))
     assert band.high < 0.02
     assert like.network in band.basis
-    wider = band_of_graph(like, [*far, *near[:3]])
+    wider = band_of_graph(like, (*far, *near[:3]))
     assert wider.high > 1.0
     assert wider.rows == ENOUGH + 3
 
@@ -69,7 +69,7 @@ def test_the_closest_rows_are_taken_first_and_networks_share_one_weight() -> Non
 def test_fitted_rows_shape_no_band_of_a_graph() -> None:
     rows = network_residuals()
     spoilt = [replace(row, log_ratio=3.0) if row.role == "calibrate" else row for row in rows]
-    assert band_of_graph(rows[0].features, spoilt) == band_of_graph(rows[0].features, rows)
+    assert band_of_graph(rows[0].features, tuple(spoilt)) == band_of_graph(rows[0].features, rows)
 
 
 def test_a_graph_carries_its_band() -> None:

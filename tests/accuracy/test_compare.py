@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from podsim.accuracy.score import compare
@@ -71,6 +73,6 @@ def test_a_table_with_nothing_comparable() -> None:
 
 
 def test_columns_of_classes_and_sweeps_can_be_chosen() -> None:
-    found = compare(ROWS, TRUTH, classes=("model",), sweep=())
+    found = compare(replace(ROWS, classes=("model",), sweep=()), TRUTH)
     assert found.rows[0].group == "model=GPT-22B"
     assert found.scores[0].sweeps == 0

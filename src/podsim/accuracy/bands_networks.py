@@ -8,7 +8,6 @@ scripts/record.py writes the packaged residuals (`residuals_networks.csv`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import expm1
@@ -116,17 +115,10 @@ def network_residuals() -> tuple[NetworkResidual, ...]:
     )  # fmt: skip
 
 
-def band_of_graph(wanted: NetworkFeatures, rows: Sequence[NetworkResidual] = ()) -> Band:
-    """The band of a step like this; `rows` replace the packaged residuals."""
-    return _band_from(wanted, tuple(rows)) if rows else _packaged_band(wanted)
-
-
 @lru_cache(maxsize=1024)
-def _packaged_band(wanted: NetworkFeatures) -> Band:
-    return _band_from(wanted, network_residuals())
-
-
-def _band_from(wanted: NetworkFeatures, rows: Sequence[NetworkResidual]) -> Band:
+def band_of_graph(wanted: NetworkFeatures, rows: tuple[NetworkResidual, ...] = ()) -> Band:
+    """The band of a step like this; `rows` replace the packaged residuals."""
+    rows = rows or network_residuals()
     unfitted = [row for row in rows if row.role == "test"]
     for agree in _STEPS:
         key = [getattr(wanted, name) for name in agree]

@@ -42,7 +42,11 @@ def judge_fabric(calls: Mapping[str, Call], measured: Mapping[str, float]) -> Fa
     filled = _settings(next(iter(calls.values())))
     verdict = FabricVerdict(settings=setting_words(filled), assumed=filled.assumptions)
     stated = next(iter(calls.values())).settings
-    calls = {id: _as_its_class(call) for id, call in calls.items() if _is_judged(call)}
+    calls = {
+        id: replace(call, settings=replace(call.settings, network=None, gpudirect=None))
+        for id, call in calls.items()
+        if _is_judged(call)
+    }  # over the transport of its cluster's class
     ratios = _ratios(calls, measured)
     decades = _decade_ratios(calls, ratios)
     if not decades:
@@ -72,11 +76,6 @@ def _is_judged(call: Call) -> bool:
     """Whether a call tells of its fabric."""
     usual = CollectiveSettings().assumed(call.cluster).network
     return call.nodes > 1 and call.collective != "send_recv" and usual != "sockets"
-
-
-def _as_its_class(call: Call) -> Call:
-    """The call over the transport of its cluster's class, with GPUDirect."""
-    return replace(call, settings=replace(call.settings, network=None, gpudirect=None))
 
 
 def _ratios(calls: Mapping[str, Call], measured: Mapping[str, float]) -> dict[str, float]:

@@ -24,7 +24,6 @@ class LeftOutGroup:
     group: str
     """The source, model or GPU."""
     rows: int
-    """The number of its rows."""
     seen: float
     """share. The mean absolute log error on them of the fit to all rows."""
     unseen: float | None

@@ -6,12 +6,13 @@ such as "gpt-22b layers=96"; or the `reason` why nothing can be predicted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from podsim.accuracy.table_columns import is_blank
 from podsim.answers.answer import call
+from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.parts import Gpu
 from podsim.records import dataclass, fields
@@ -19,6 +20,8 @@ from podsim.training.plan import Plan
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model
 
+Key = TypeVar("Key", bound=Hashable)
+Run = TypeVar("Run")
 _TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
 DESCRIBED = ("network", "cluster", "plan")
 """The columns that state what was run."""
@@ -81,6 +84,29 @@ def check_described(row: Mapping[str, str]) -> None:
         raise NotExpressible(f"plan is stated, and {' and '.join(missing)} is not: state all three")
     if missing:
         raise NotExpressible("network, cluster and plan are not stated")
+
+
+def described_run(row: Mapping[str, str], read: Callable[[Mapping[str, str]], Run]) -> Run:
+    """The run that `read` takes from a row which states what was run; NotExpressible with the reason."""
+    try:
+        check_described(row)
+        return read(row)
+    except PodsimError as error:
+        raise NotExpressible(str(error)) from error
+
+
+def described_runs(
+    rows: Iterable[tuple[Key, Mapping[str, str]]], read: Callable[[Mapping[str, str]], Run]
+) -> tuple[dict[Key, Run], dict[Key, str]]:
+    """(key -> run, key -> reason for none) of rows."""
+    runs: dict[Key, Run] = {}
+    reasons: dict[Key, str] = {}
+    for key, row in rows:
+        try:
+            runs[key] = described_run(row, read)
+        except NotExpressible as problem:
+            reasons[key] = str(problem)
+    return runs, reasons
 
 
 def read_settings(text: str) -> tuple[str, dict[str, str]]:

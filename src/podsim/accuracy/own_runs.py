@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from podsim.accuracy.measured_rows import read_measured
+from podsim.accuracy.own_step import slowed
 from podsim.accuracy.price_llm import training_runs
 from podsim.answers.prediction import Band, Prediction, RunsCorrection
 from podsim.errors import TableError
@@ -105,10 +106,7 @@ def _after(prediction: Prediction, learned: Learned, runs: int) -> Prediction:
     side = _SIDE * sqrt(float(slope @ learned.covariance @ slope) + _NOISE**2)
     moved = max(zip(np.abs(slope * learned.mean).tolist(), _SPREAD, strict=True))[1]
     return replace(
-        prediction, parts=parts, step_time=prediction.step_time * factor,
-        tokens_per_second=prediction.tokens_per_second / factor,
-        samples_per_second=prediction.samples_per_second / factor,
-        mfu_6pd=prediction.mfu_6pd / factor, mfu=prediction.mfu / factor, hfu=prediction.hfu / factor,
+        slowed(prediction, factor), parts=parts,
         band=Band(
             low=expm1(-side), high=expm1(side), rows=runs, basis=f"80 % interval after {runs} measured runs of yours"
         ),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import expm1, log
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -72,6 +73,13 @@ def own_correction(
     )
 
 
+def slowed(prediction: Prediction, factor: float) -> Prediction:
+    """The prediction with a step that takes `factor` times as long; its parts are as they were."""
+    rates = ("tokens_per_second", "samples_per_second", "mfu_6pd", "mfu", "hfu")
+    changed: dict[str, Any] = {name: getattr(prediction, name) / factor for name in rates}
+    return replace(prediction, step_time=prediction.step_time * factor, **changed)
+
+
 def corrected(prediction: Prediction, correction: Correction, architecture: str) -> Prediction:
     """The prediction scaled as the measured step says, with the scatter that is left as its band.
 
@@ -86,14 +94,8 @@ def corrected(prediction: Prediction, correction: Correction, architecture: str)
             f"{format_quantity(correction.measured * mfu, 's')} at the GPUs' peak"
         ])  # fmt: skip
     return replace(
-        prediction,
-        step_time=step,
+        slowed(prediction, factor),
         parts={**prediction.parts, "correction": step - prediction.step_time},
-        tokens_per_second=prediction.tokens_per_second / factor,
-        samples_per_second=prediction.samples_per_second / factor,
-        mfu_6pd=mfu,
-        mfu=prediction.mfu / factor,
-        hfu=prediction.hfu / factor,
         correction=replace(correction, law_time=prediction.step_time),
         band=scatter_band(architecture.lower()),
     )

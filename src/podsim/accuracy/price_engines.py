@@ -21,8 +21,9 @@ from podsim.hardware.catalog import load_gpu
 from podsim.hardware.parts import Gpu
 from podsim.kernels.engine_attention import MLA_DIMS, EngineAttention, decode_seconds, prefill_seconds
 from podsim.kernels.engine_experts import EngineExperts, experts_seconds
-from podsim.kernels.engine_run import EngineRun, engine_gemm_seconds, precision_name
+from podsim.kernels.engine_run import EngineRun, precision_name
 from podsim.kernels.engine_sums import EngineSum, sums_seconds
+from podsim.kernels.gemm import gemm_seconds
 from podsim.network.bus import bus_factor
 
 Sizes = Mapping[str, Floats]
@@ -51,7 +52,8 @@ class EngineLaw:
 
 
 def _gemm(gpu: Gpu, run: EngineRun, sizes: Sizes) -> Floats:
-    return engine_gemm_seconds(gpu, run, sizes["m"], sizes["n"], sizes["k"])
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn", kernel="engine")
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -86,11 +88,6 @@ def attention_shape(law: str, sizes: Sizes) -> EngineAttention:
     )  # fmt: skip
 
 
-def sum_shape(sizes: Sizes) -> EngineSum:
-    """The sizes of all-reduces from their columns."""
-    return engine_sum(sizes["num_gpus"], sizes["bytes"])
-
-
 def engine_sum(ranks: Floats, sizes: Floats) -> EngineSum:
     """All-reduces of buffers of some sizes, B, over numbers of GPUs."""
     return EngineSum(ranks=ranks, bytes=sizes, bus=bus_factor("all_reduce", ranks))
@@ -105,28 +102,22 @@ def expert_shape(sizes: Sizes) -> EngineExperts:
     )  # fmt: skip
 
 
-def _prefill(law: str) -> EngineLaw:
+def _attention(law: str) -> EngineLaw:
+    seconds = prefill_seconds if law.endswith("prefill") else decode_seconds
     return EngineLaw(
         columns=COLUMNS[law],
-        seconds=lambda gpu, run, sizes: prefill_seconds(gpu, run, attention_shape(law, sizes), law=law),
-    )
-
-
-def _decode(law: str) -> EngineLaw:
-    return EngineLaw(
-        columns=COLUMNS[law],
-        seconds=lambda gpu, run, sizes: decode_seconds(gpu, run, attention_shape(law, sizes), law=law),
+        seconds=lambda gpu, run, sizes: seconds(gpu, run, attention_shape(law, sizes), law=law),
     )
 
 
 LAWS: Mapping[str, EngineLaw] = {
     "gemm": EngineLaw(seconds=_gemm, columns=("m", "n", "k")),
-    "context_attention": _prefill("prefill"),
-    "generation_attention": _decode("decode"),
-    **dict.fromkeys(("mla_context", "context_mla"), _prefill("mla-prefill")),
-    **dict.fromkeys(("mla_generation", "generation_mla"), _decode("mla-decode")),
+    "context_attention": _attention("prefill"),
+    "generation_attention": _attention("decode"),
+    **dict.fromkeys(("mla_context", "context_mla"), _attention("mla-prefill")),
+    **dict.fromkeys(("mla_generation", "generation_mla"), _attention("mla-decode")),
     "all_reduce": EngineLaw(
-        seconds=lambda gpu, run, sizes: sums_seconds(gpu, run, sum_shape(sizes)),
+        seconds=lambda gpu, run, sizes: sums_seconds(gpu, run, engine_sum(sizes["num_gpus"], sizes["bytes"])),
         columns=COLUMNS["all-reduce"],
     ),
     "moe": EngineLaw(

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from podsim.accuracy.measured_reach import stated_band
 from podsim.accuracy.measured_runs import (
-    NotExpressible,
     TrainingRun,
     cell_text,
-    check_described,
+    described_run,
+    described_runs,
     read_training_run,
     usable_memory,
 )
@@ -22,7 +22,6 @@ from podsim.accuracy.own_plans import own_plan_note
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.axes import Floats
-from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.training.batch import prepare, step_cost
@@ -68,24 +67,13 @@ class RowCosts:
 
 def training_run(row: Mapping[str, str]) -> TrainingRun:
     """The run of a row; NotExpressible with the reason."""
-    if cell_text(row, "reason"):
-        raise NotExpressible(row["reason"])
-    try:
-        check_described(row)
-        return read_training_run(row)
-    except PodsimError as error:
-        raise NotExpressible(str(error)) from error
+    return described_run(row, read_training_run)
 
 
 def training_runs(rows: Sequence[Mapping[str, str]]) -> tuple[list[tuple[int, TrainingRun]], dict[int, str]]:
     """(position, run) of the rows that podsim can express, and the reason for each of the others by position."""
-    runs, reasons = [], {}
-    for position, row in enumerate(rows):
-        try:
-            runs.append((position, training_run(row)))
-        except NotExpressible as problem:
-            reasons[position] = str(problem)
-    return runs, reasons
+    runs, reasons = described_runs(enumerate(rows), read_training_run)
+    return list(runs.items()), reasons
 
 
 def make_batches(runs: Sequence[TrainingRun]) -> list[Batch]:

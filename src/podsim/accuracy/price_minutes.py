@@ -108,7 +108,8 @@ def price_convergence(rows: Rows) -> Priced:
             else:
                 known = [other for other in own if other.role == "calibrate"] or own
                 benchmark = replace(_UNKNOWN, name=point.benchmark)
-            others = [other for other in known if not _is_same(other, point)]
+            case = point.benchmark, point.point.batch
+            others = [other for other in known if (other.benchmark, other.point.batch) != case]
             law = convergence_law(benchmark, plain_round(point.point.round), others)
             unit = point_unit(row.fields)
             curve = law([point.point.batch])
@@ -127,8 +128,3 @@ def _point(row: Row) -> ConvergenceRow | None:
     if not (row.number("batch") and row.number("mean") and row.text("unit")):
         return None
     return row_point({**row.fields, "id": row.id, "role": row.role})
-
-
-def _is_same(row: ConvergenceRow, other: ConvergenceRow) -> bool:
-    """Whether two rows are of one benchmark and batch."""
-    return row.benchmark == other.benchmark and row.point.batch == other.point.batch

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from podsim.accuracy.bands_networks import NetworkFeatures, band_of_graph, features_of_graph
-from podsim.accuracy.measured_runs import NotExpressible, check_described, read_cluster, read_settings
+from podsim.accuracy.measured_runs import (
+    NotExpressible,
+    described_run,
+    described_runs,
+    read_cluster,
+    read_settings,
+)
 from podsim.accuracy.price_inference import is_inference, price_inference
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
@@ -72,25 +78,14 @@ def price_networks(rows: Rows) -> Priced:
 
 def network_run(row: Mapping[str, str]) -> NetworkRun:
     """The run of a row of captured networks; NotExpressible with the reason."""
-    try:
-        check_described(row)
-        return read_network_run(row)
-    except PodsimError as error:
-        raise NotExpressible(str(error)) from error
+    return described_run(row, read_network_run)
 
 
 def network_runs(
     rows: Iterable[tuple[str, Mapping[str, str]]],
 ) -> tuple[dict[str, NetworkRun], dict[str, str]]:
     """(id -> run, id -> reason for none) of the rows of a table."""
-    runs: dict[str, NetworkRun] = {}
-    reasons: dict[str, str] = {}
-    for id, row in rows:
-        try:
-            runs[id] = network_run(row)
-        except NotExpressible as problem:
-            reasons[id] = str(problem)
-    return runs, reasons
+    return described_runs(rows, read_network_run)
 
 
 def read_network_run(row: Mapping[str, str]) -> NetworkRun:

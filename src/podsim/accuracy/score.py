@@ -212,24 +212,19 @@ def compare(
     what: str = "",
     ideals: Mapping[str, float] | None = None,
     notes: Mapping[str, str] | None = None,
-    classes: Sequence[str] | None = None,
-    sweep: Sequence[str] | None = None,
 ) -> Comparison:
     """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
 
     Each row must have a prediction or a reason in `not_expressed` (id -> text): no row is left out silently. Rows
     that do not hold the quantity, or that may not be validated against (not measured, source unknown), need
     neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full peak) gives the
-    skill; `classes` and `sweep` are columns, by default those of the table. Raises TableError with every row that
-    is unaccounted for.
+    skill. Raises TableError with every row that is unaccounted for.
     """
     what, given = what or rows.what, dict(not_expressed or {})
     measurements = {row.id: measurement(row, what) for row in rows}
     unfit = {row.id: why for row in rows if (why := _unfit_reason(row, measurements[row.id], what))}
     _check_ids(rows, predictions, given, unfit)
     reasons = unfit | given
-    classes = rows.classes if classes is None else classes
-    sweep = rows.sweep if sweep is None else sweep
     compared: list[ComparedRow] = []
     for row in rows:
         measured = measurements[row.id]
@@ -243,8 +238,8 @@ def compare(
                 predicted=predictions[row.id],
                 measured=measured.value,
                 note=(notes or {}).get(row.id, ""),
-                group=row.label(classes),
-                sweep=row.label(sweep) if sweep else "",
+                group=row.label(rows.classes),
+                sweep=row.label(rows.sweep),
                 plan=row.label(find_kind(rows.kind).plan),
                 ideal=(ideals or {}).get(row.id),
             )

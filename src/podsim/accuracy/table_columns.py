@@ -65,17 +65,11 @@ class Kind:
         return {column: cell.strip() for cell, names in lines for column in names.split()}
 
 
-def _read_kinds() -> tuple[Kind, ...]:
-    """The entries of tables/kinds.toml, in their order."""
-    return tuple(
-        Kind(name=name, **_entry(entry))
-        for name, entry in packaged_toml("accuracy/tables/kinds.toml").items()
-    )
-
-
 def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
-KINDS = _read_kinds()
-"""The kinds of reference tables."""
+KINDS = tuple(
+    Kind(name=name, **_entry(entry)) for name, entry in packaged_toml("accuracy/tables/kinds.toml").items()
+)
+"""The kinds of reference tables, in the order of tables/kinds.toml."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from podsim.accuracy.benchmark_rates import shared_rates
 from podsim.accuracy.measured_runs import read_cluster
-from podsim.accuracy.tables import Row, load
+from podsim.accuracy.tables import load
 from podsim.answers.minutes import TargetRun
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
@@ -100,21 +100,13 @@ def submissions(benchmark: Benchmark, round: str, cluster: Cluster) -> tuple[Sub
     """The published runs of a round on the cluster's kind of GPU, fastest first."""
     names = {benchmark.name, *benchmark.also}
     runs = [
-        _submission(row)
+        Submission(
+            gpus=int(row.number("n_accelerators") or 0), batch=row.number("global_batch") or 0.0,
+            seconds=60.0 * (row.number("minutes_score") or math.inf), role=row.role, source=row.source,
+            framework=row.text("framework"),
+        )
         for row in load("minutes")
         if row.text("version") == round and row.text("benchmark") in names and row.number("global_batch")
-        and _gpu_of(row) == cluster.gpu.name
+        and (settings := row.text("cluster")) and read_cluster(settings).gpu.name == cluster.gpu.name
     ]  # fmt: skip
     return tuple(sorted(runs, key=lambda run: run.seconds))
-
-
-def _submission(row: Row) -> Submission:
-    return Submission(
-        gpus=int(row.number("n_accelerators") or 0), batch=row.number("global_batch") or 0.0,
-        seconds=60.0 * (row.number("minutes_score") or math.inf), role=row.role, source=row.source,
-        framework=row.text("framework"),
-    )  # fmt: skip
-
-
-def _gpu_of(row: Row) -> str:
-    return read_cluster(settings).gpu.name if (settings := row.text("cluster")) else ""

@@ -72,7 +72,6 @@ class Check:
     verdict: str
     """The verdict: ok, remark, wrong result, falls short, above the limit, no expectation, not run."""
     why: str
-    """The reason."""
     basis: str = shown(is_hidden=True)
     """The origin of the expected figure."""
     how: str = shown(is_hidden=True)

@@ -21,7 +21,6 @@ class ServingWay:
     gpus: int
     """count. The GPUs of all replicas."""
     words: str
-    """The way in words."""
     brief: str
     """The way in few words."""
     first: Mapping[str, float]
@@ -100,9 +99,7 @@ class BestServing(
     """The search of the best way to serve a load within limits of latency."""
 
     model: str
-    """The name of the model."""
     cluster: str
-    """The name of the cluster."""
     gpus: int
     """count. The GPUs of the cluster."""
     rate: float

@@ -14,7 +14,6 @@ class ComparedFigure:
     name: str
     """The name of the figure, such as ttft_p99 or output_rate."""
     words: str
-    """The figure in words."""
     unit: str
     """The SI unit: s or 1/s."""
     measured: float
@@ -55,7 +54,6 @@ class ComparedServer(
     """The runs of a benchmark's file, and their predictions."""
 
     file: str
-    """The name of the file."""
     runs: tuple[ComparedRun, ...]
     assumptions: tuple[str, ...] = ()
     """The assumptions where the file says nothing."""

@@ -49,7 +49,6 @@ class ExchangeRun(
     bound: int | None
     """The number of rounds that the fastest worker may be ahead of the slowest; None: any."""
     workers: int
-    """The number of workers that exchange."""
     members: int
     """The number of replicas of a worker, which add up their gradients before it exchanges them."""
     servers: int

@@ -18,7 +18,6 @@ class Offer:
     name: str = shown("price")
     provider: str = shown(drop=1)
     kind: str = shown("how")
-    """The kind of offer."""
     date: str
     source: str
     low: float = shown("USD/GPU h", lambda price: f"{price * HOUR:.2f}")

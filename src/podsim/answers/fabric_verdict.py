@@ -12,7 +12,6 @@ class Explanation:
     """A setting or fault with which the law comes near the measurements."""
 
     fault: str
-    """The name of the fault."""
     words: str
     """The fault, in words."""
     misfit: float

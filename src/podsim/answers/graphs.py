@@ -295,14 +295,12 @@ class TraceFile:
     rank: int = shown(hide_if=-1)
     """The rank in the file's name; -1 if it has none."""
     nodes: int
-    """The number of nodes in the file."""
     ops: int = shown("ops left")
     """The number of ops that are left."""
     edges: int = shown("dependencies")
     kinds: Mapping[str, int] = shown(of_row=lambda file: counts_text(file.kinds))
     """The number of ops, by kind."""
     collectives: Mapping[str, int] = shown(of_row=lambda file: counts_text(file.collectives))
-    """The number of collectives, by name."""
     flops: float
     """FLOP. The arithmetic."""
     communicated: float = shown("messages", hide_if=0.0)

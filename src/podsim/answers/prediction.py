@@ -227,7 +227,6 @@ class Prediction(
     """Step time of a plan and where it went, memory by kind, rates, bottleneck."""
 
     model: str
-    """The name of the model."""
     cluster: str
     """The name of the cluster, with the number of GPUs of the job."""
     plan: Mapping[str, object]
@@ -288,7 +287,6 @@ class Prediction(
     warnings: tuple[str, ...] = ()
     """The doubts about the prediction."""
     assumptions: tuple[str, ...] = ()
-    """The assumptions of the prediction."""
     ops: tuple[OpReport, ...] = ()
     """The ops, if requested."""
     training: TrainingTime | None = field(default=None, metadata={"optional": True})
@@ -310,9 +308,7 @@ class Ranked:
     rank: int
     """The rank; 1 is the best."""
     prediction: Prediction
-    """The prediction for the plan."""
     reason: str
-    """The reason for its rank."""
     simulated: float | None = field(default=None, metadata={"optional": True})
     """s. The simulated time of the step; None: it was not simulated."""
     is_tight: bool = False
@@ -358,7 +354,6 @@ class PlanResult(
     """The ranked plans, the Pareto front, and how much was searched."""
 
     model: str
-    """The name of the model."""
     cluster: str
     """The name of the cluster, with the number of GPUs of the job."""
     gpus: int

@@ -71,7 +71,6 @@ class CheckpointTime(Answer):
     interval: float = shown("a checkpoint every", duration)
     """s. The training time between checkpoints: the requested one, otherwise the best."""
     interval_steps: int = shown("in steps", remark="")
-    """The number of steps in the interval."""
     share: float = shown("share of the time", ":.2%")
     """share. The share of the time that checkpoints take at that interval, without failures."""
     mtbf: float = shown("a failure every", duration)
@@ -129,7 +128,6 @@ class Goodput(
     interval: float
     """s. The training time between checkpoints."""
     interval_steps: int
-    """The number of steps in the interval."""
     young: float
     """s. The best interval to first order (Young)."""
     daly: float

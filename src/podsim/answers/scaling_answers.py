@@ -31,6 +31,19 @@ def rates_text(rates: Mapping[str, float], batches: Mapping[str, float]) -> str:
     return " or ".join(texts)
 
 
+def _tokens_text(answer: Any) -> str:
+    return f"{count_text(answer.tokens)} ({answer.tokens / answer.parameters:,.0f} a parameter)"
+
+
+def _band_text(answer: Any) -> str:
+    return f"{answer.low:.3f} to {answer.high:.3f}" if answer.law.fitted else ""
+
+
+def _unique_text(answer: Any) -> str:
+    passes = max(1.0, answer.tokens / answer.unique)
+    return f"{count_text(answer.unique)} ({passes:.3g} passes over them)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckedLoss:
     """A measured loss, and what the law says of it."""
@@ -149,20 +162,11 @@ class ScaleLoss(
     law: LossConstants = shown(of_row=lambda answer: f"{answer.law.name}: {answer.law.source}")
     parameters: float = shown(format=count_text)
     """count. The parameters that the law counts."""
-    tokens: float = shown(
-        of_row=lambda answer: (
-            f"{count_text(answer.tokens)} ({answer.tokens / answer.parameters:,.0f} a parameter)"
-        ),
-        remark="",
-    )
+    tokens: float = shown(of_row=_tokens_text, remark="")
     """count. The tokens of training."""
     loss: float = shown(format=":.3f", remark="nats")
     """nat. The predicted loss."""
-    low: float = shown(
-        "80 % band",
-        of_row=lambda answer: f"{answer.low:.3f} to {answer.high:.3f}" if answer.law.fitted else "",
-        remark="",
-    )
+    low: float = shown("80 % band", of_row=_band_text, remark="")
     """nat. The lower end of the 80 % band."""
     high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
@@ -172,14 +176,7 @@ class ScaleLoss(
     """The size with the least loss for the same compute."""
     curves: tuple[LossPoint, ...] = shown(is_hidden=True)
     """The losses with other numbers of tokens, then of other numbers of parameters."""
-    unique: float | None = shown(
-        "unique tokens",
-        of_row=lambda answer: (
-            f"{count_text(answer.unique)} ({max(1.0, answer.tokens / answer.unique):.3g} passes over them)"
-        ),
-        remark="",
-        default=None,
-    )
+    unique: float | None = shown("unique tokens", of_row=_unique_text, remark="", default=None)
     """count. The tokens that differ, where some repeat."""
     others: Mapping[str, float] = shown(
         title="Other laws, of other tokenizers and data", format=":.3f", default=dict
@@ -310,20 +307,11 @@ class ScaleBest(
     """The layers, hidden, heads, kv_heads and ffn of the network."""
     parameters: float = shown(of_row=lambda answer: answer.shape_words)
     """count. The parameters of the network."""
-    tokens: float = shown(
-        of_row=lambda answer: (
-            f"{count_text(answer.tokens)} ({answer.tokens / answer.parameters:,.0f} a parameter)"
-        ),
-        remark="",
-    )
+    tokens: float = shown(of_row=_tokens_text, remark="")
     """count. The tokens that it trains on in the days."""
     loss: float = shown(format=":.3f", remark="nats")
     """nat. The loss that it reaches."""
-    low: float = shown(
-        "80 % band",
-        of_row=lambda answer: f"{answer.low:.3f} to {answer.high:.3f}" if answer.law.fitted else "",
-        remark="",
-    )
+    low: float = shown("80 % band", of_row=_band_text, remark="")
     """nat. The lower end of the 80 % band."""
     high: float = shown(is_hidden=True)
     """nat. The upper end of the 80 % band."""
@@ -333,13 +321,7 @@ class ScaleBest(
     """FLOP. The compute of training."""
     inference: float = shown(format=count_text, hide_if=0.0, remark="tokens, out of the same compute")
     """count. The tokens to infer out of the same compute."""
-    unique: float | None = shown(
-        "unique tokens",
-        of_row=lambda answer: (
-            f"{count_text(answer.unique)} ({max(1.0, answer.tokens / answer.unique):.3g} passes over them)"
-        ),
-        remark="",
-    )
+    unique: float | None = shown("unique tokens", of_row=_unique_text, remark="")
     """count. The tokens that differ; None: no token repeats."""
     prediction: Prediction = shown("plan", of_row="report.predictions:plan_words", remark="")
     """The plan and its prediction, with days, money and energy."""

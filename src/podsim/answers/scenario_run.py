@@ -50,7 +50,6 @@ class StreamLoad(LoadPoint):
     """What requests of some streams see."""
 
     streams: int
-    """The number of streams."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +63,7 @@ class ScenarioRun(
     """A network that answers requests as a scenario of MLPerf Inference sends them."""
 
     model: str = shown(remark="")
-    """The name of the model."""
     scenario: str = shown(remark="")
-    """The name of the scenario."""
     sample: str = shown(is_hidden=True)
     """The word for samples."""
     gpu: str = shown("GPU", remark="")
@@ -75,7 +72,6 @@ class ScenarioRun(
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
     engine: str = shown(remark="")
-    """The name of the engine."""
     percentile: float = shown(format=_percentile, remark="of the requests within the latency")
     """share. The share of requests that the latency covers."""
     limit: float | None = shown(format=short_seconds, remark="of the latency")
@@ -117,7 +113,6 @@ class StreamRun(
     """A network that answers streams: of speech in chunks, of video in frames."""
 
     model: str = shown(remark="")
-    """The name of the model."""
     kind: str = shown(is_hidden=True)
     """The kind of streams: speech or video."""
     gpu: str = shown("GPU", remark="")
@@ -126,7 +121,6 @@ class StreamRun(
     """The number of GPUs or instances."""
     precision: str = shown(remark="")
     engine: str = shown(remark="")
-    """The name of the engine."""
     period: float
     """s. The time between two requests of a stream."""
     limit: float = shown(format=short_seconds, remark="of the latency")
@@ -176,7 +170,6 @@ class EnsembleStep:
     """One step of an ensemble at its rate."""
 
     name: str = shown("step")
-    """The name of the step."""
     runs: str
     """The model, or the cores that work."""
     capacity: float = shown("carries/s", rate_text)
@@ -200,7 +193,6 @@ class EnsembleRun(
     """An ensemble of models and of work on processor cores that answers requests."""
 
     model: str = shown(remark="")
-    """The name of the ensemble."""
     gpu: str = shown("GPU", remark="")
     """The name of the GPU or instance."""
     instances: int = shown("GPUs or instances", hide_if=1, remark="")

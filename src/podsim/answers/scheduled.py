@@ -59,7 +59,6 @@ class ScheduleSheet(
     """One schedule played out with equal stages: its order in time, its bubble, and what its ranks keep."""
 
     schedule: str
-    """The name of the schedule."""
     source: str
     """The source of the schedule; "" for a file."""
     ranks: int
@@ -105,7 +104,6 @@ class ScheduleRow:
     """One schedule among others, for the same model on the same ranks."""
 
     schedule: str
-    """The name of the schedule."""
     virtual_stages: int = shown("v", of_row=lambda row: "" if row.step_time is None else row.virtual_stages)
     """The number of model chunks on a rank."""
     step_time: float | None = shown("step", ":.4g", missing="")

@@ -45,7 +45,6 @@ class Served(
     """A model on a GPU or on equal instances."""
 
     model: str
-    """The name of the model."""
     kind: str
     """The kind of model: encoder, generator, images."""
     gpu: str
@@ -116,7 +115,6 @@ class FigureRow:
     """One bar of a published figure."""
 
     name: str
-    """The name of the bar."""
     how: str
     """The setting of the bar, whole."""
     predicted: float
@@ -139,7 +137,6 @@ class Figure(
     """A published figure, reproduced."""
 
     title: str
-    """The title of the figure."""
     unit: str
     """The unit of the predicted values."""
     base: str
@@ -147,7 +144,6 @@ class Figure(
     source: str
     """The source of the printed figures."""
     rows: tuple[FigureRow, ...]
-    """The bars."""
     notes: tuple[str, ...]
     """The conditions that the figure does not state, and the limits of the answer."""
     parts: tuple[Figure, ...] = ()

@@ -61,7 +61,6 @@ class ServedLoad(
     model: str
     """The name of the model, or of all models."""
     on: str
-    """The cluster."""
     gpus: int
     """The number of GPUs that serve."""
     layout: str
@@ -71,7 +70,6 @@ class ServedLoad(
     workload: str
     """The arrivals and lengths, in words."""
     requests: int
-    """The number of requests."""
     kept: int
     """The number of requests after the warm-up and before the end."""
     answered: int
@@ -93,7 +91,6 @@ class ServedLoad(
     user_rate: float
     """1/s. The median rate of tokens that a user sees."""
     rows: tuple[LatencyRow, ...]
-    """The times."""
     slo: Mapping[str, float]
     """s. The limits of a good answer, by kind: ttft, tpot, e2e."""
     goodput: float | None

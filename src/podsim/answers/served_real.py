@@ -14,7 +14,6 @@ class MeasuredRequest:
     """One request, as its client saw it."""
 
     run: int
-    """The number of its run."""
     sent: float
     """s. The time from the start of the run until it was sent."""
     first: float
@@ -84,13 +83,11 @@ class ComparedServingRow:
     """One figure of one run."""
 
     run: int = shown(is_hidden=True)
-    """The number of the run."""
     load: float = shown(format=":.0%")
     """share. The rate over that at which the server saturates."""
     rate: float = shown(is_hidden=True)
     """1/s. The rate of arrivals."""
     requests: int = shown(is_hidden=True)
-    """The number of requests."""
     figure: str
     """The figure: throughput, or a percentile of a time."""
     unit: str = shown(is_hidden=True)

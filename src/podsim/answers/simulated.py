@@ -66,7 +66,6 @@ class SimulatedStep(
     """One simulated training step."""
 
     model: str
-    """The name of the model."""
     cluster: str
     plan: Mapping[str, object]
     gpus: int

@@ -80,7 +80,6 @@ class FioMeasured:
     """What a fio run measured, all its jobs and clients together."""
 
     name: str
-    """The name of the file."""
     version: str
     rw: str
     """The pattern: read, write, randread, randwrite, rw, randrw."""

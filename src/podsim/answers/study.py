@@ -28,9 +28,7 @@ class StudyRow(Answer, view=View(report="report.study_tables:row_report")):
     reason: str = ""
     """The reason why there is no answer, or no fit."""
     model: str = ""
-    """The name of the model."""
     cluster: str = ""
-    """The name of the cluster."""
     gpus: int | None = None
     """The number of GPUs of the job."""
     plan: Mapping[str, object] = field(default_factory=dict)
@@ -94,7 +92,6 @@ class StudyResult(
     """The rows of a study, in the order of its file, and how they were computed."""
 
     title: str
-    """The title of the study."""
     rows: tuple[StudyRow, ...]
     varied: tuple[str, ...]
     """The settings in which designs differ."""

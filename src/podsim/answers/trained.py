@@ -125,7 +125,6 @@ class MeasuredTraining(
     overflow: str = ""
     """The first tensor that was not finite."""
     optimizer: str = "adamw"
-    """The name of the optimizer."""
     warmup: int = 0
     """The number of steps in which the learning rate grew."""
     prune_at: int = 0

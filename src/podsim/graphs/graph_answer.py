@@ -36,7 +36,6 @@ class GraphCase:
     costs: OpCosts
     step: ReplicasStep
     loader: str
-    """The loader of images."""
     loading: float
     """s. The time in which a node prepares the images of a step."""
     dense: OpCosts

@@ -45,12 +45,7 @@ class Division:
 
 
 def divide(
-    work: Floats,
-    nets: tuple[Ints, Ints, Floats],
-    devices: int,
-    *,
-    tolerance: float = 0.1,
-    seed: int = 0,
+    work: Floats, nets: tuple[Ints, Ints, Floats], devices: int, *, tolerance: float = 0.1
 ) -> Division:
     """The division of ops over devices.
 
@@ -70,7 +65,7 @@ def divide(
     start = _consecutive_runs(work, _crossing_bytes(first, members, size, len(work)), devices, limit)
     if limit > asked:
         limit = _balance(asked, _cut_of(start, work, both, devices), both)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     best, best_cost = start, np.inf
     starts = int(np.clip(_TRIED // max(len(work), 1), _STARTS, _MOST_STARTS))
     for trial in range(starts if devices > 1 else 1):

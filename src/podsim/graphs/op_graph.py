@@ -46,7 +46,6 @@ class OpGraph:
 
     name: str
     source: str
-    """The origin of the graph."""
     batch: int
     """The number of samples of a step: the first dimension of the first input."""
     element: float

@@ -79,7 +79,9 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
         field.name: (getattr(single, field.name), getattr(double, field.name)) for field in fields(OpGraph)
     }
     arrays = {
-        name: line(*pair) for name, pair in columns.items() if _is_numeric(pair[0]) and name not in _SAME
+        name: line(*pair)
+        for name, pair in columns.items()
+        if isinstance(pair[0], np.ndarray) and name not in _SAME
     }
     shapes = tuple(
         first if first == second else tuple(line(a, b) for a, b in zip(first, second, strict=True))
@@ -105,10 +107,6 @@ def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
 
 
 _SAME = ("kind", "first", "before", "gradient")
-
-
-def _is_numeric(column: Any) -> bool:
-    return isinstance(column, np.ndarray) and column.dtype != bool
 
 
 def is_for_any_batch(value: Any) -> bool:

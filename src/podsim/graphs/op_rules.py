@@ -109,10 +109,6 @@ MADE = frozenset((
 """The ops whose numbers depend on no tensor: they use only the shape of a tensor, and no gradient flows back."""
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    return prod(shape)
-
-
 def _gradients(call: Call) -> list[Operand]:
     """The operands whose gradient the backward pass computes."""
     return [operand for operand in call.tensors if operand.trained]
@@ -123,7 +119,8 @@ def _elementwise(call: Call) -> Facts:
     out = call.output
     read = sum(operand.bytes for operand in call.tensors)
     masked = "dropout" in call.target
-    mask = float(_elements(out.shape)) if masked and not _idle_dropout(call) else 0.0
+    drops = masked and call.get(2, "train", True) and call.get(1, "p", 0.5)
+    mask = float(prod(out.shape)) if drops else 0.0
     if masked and not mask:
         return Facts(kind="elementwise", kernels=0.0, kernels_back=0.0)
     read_back = written_back = kernels = 0.0
@@ -132,7 +129,7 @@ def _elementwise(call: Call) -> Facts:
         added = call.tensors[:1]
     plain = call.target in _PLAIN_READS or masked
     for operand in _gradients(call):
-        broadcast = _elements(operand.shape) < _elements(out.shape)
+        broadcast = prod(operand.shape) < prod(out.shape)
         if not broadcast and any(operand is other for other in added):
             continue  # the gradient passes through unchanged
         kernels += 1
@@ -151,10 +148,6 @@ def _creation(call: Call) -> Facts:
     if call.target in ("empty", "empty_like", "new_empty"):
         return Facts(kind="elementwise", kernels=0.0)
     return Facts(kind="elementwise", written=call.output.bytes)
-
-
-def _idle_dropout(call: Call) -> bool:
-    return not call.get(2, "train", True) or not call.get(1, "p", 0.5)
 
 
 def _norm(call: Call, reads: int, reads_back: int) -> Facts:
@@ -191,7 +184,7 @@ def _cosine(call: Call) -> Facts:
     left, right = call.tensors[:2]
     dim = call.get(2, "dim", 1)
     length = max(left.shape[dim], right.shape[dim])
-    wide = _elements(call.output.shape) * length * max(left.width, right.width)
+    wide = prod(call.output.shape) * length * max(left.width, right.width)
     wanted = float(len(_gradients(call)))
     return Facts(
         kind="reduction", read=2 * (left.bytes + right.bytes) + 3 * wide, written=3 * wide + call.output.bytes,
@@ -212,7 +205,7 @@ def _softmax(call: Call) -> Facts:
 def _pool(call: Call) -> Facts:
     """Windows share their reads. A maximum also writes its positions (8 B each), for the backward pass."""
     source, out = call.tensors[0], call.output
-    where = 8.0 * _elements(out.shape) if "max" in call.target else 0.0
+    where = 8.0 * prod(out.shape) if "max" in call.target else 0.0
     back = 1.0 if source.trained else 0.0
     return Facts(
         kind="pool", read=source.bytes, written=out.bytes + where, read_back=(out.bytes + where) * back,

@@ -203,7 +203,6 @@ class KernelConstants:
     """The constants of attention, by algorithm: triton, flash1, flash2, flash3."""
     memory: MemoryConstants
     corrections: Mapping[str, Correction]
-    """The corrections, by precision."""
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     """The evidence by table, as in "gemm.bf16"."""
     base: str = ""

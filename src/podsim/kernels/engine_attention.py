@@ -138,7 +138,7 @@ def decode_seconds(
     seconds = np.empty(shape.batch.shape)
     for family, where in (("grouped", ~alone), ("alone", alone)):
         if where.any():
-            part = _some(shape, where)
+            part = EngineAttention(**{name: column[where] for name, column in vars(shape).items()})
             constants = engine_constants(law, gpu, run, family)
             seconds[where] = decode_law(constants.values, gpu, run, part, is_alone=family == "alone")
     return seconds

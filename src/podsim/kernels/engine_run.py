@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy.typing as npt
-
-from podsim.axes import Floats
 from podsim.errors import PodsimError, unknown_name
 from podsim.hardware.parts import Gpu
-from podsim.kernels.gemm import PRECISION_NAMES, gemm_seconds, peak_of
+from podsim.kernels.gemm import PRECISION_NAMES, peak_of
 
 FORMATS = {
     "bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "half": "fp16", "fp16": "fp16", "fp8": "fp8", "auto": "bf16",
@@ -80,13 +77,3 @@ def library_precision(text: str) -> str:
     """The precision of a library's kernel by its name on a GPU's data sheet, or an engine's; PodsimError for another."""
     name = {"fp64_tensor": "fp64", "fp4": "nvfp4"}.get(text.lower(), text.lower())
     return name if name in PRECISION_NAMES else precision_name(text)
-
-
-def engine_gemm_seconds(
-    gpu: Gpu, run: EngineRun, m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike
-) -> Floats:
-    """Seconds of a product of an engine, with the kernel that quantises its input in formats below 16 bits.
-
-    PodsimError for a format the GPU has no arithmetic for.
-    """
-    return gemm_seconds(gpu, m, n, k, precision=run.precision, layout="tn", kernel="engine")

@@ -96,8 +96,3 @@ def gain_note(gain: SparseGain) -> str:
         f"2:4 sparse weights: {gain.gain:.2f}x the dense step ({span}); forward products, "
         f"{100 * gain.products:.0f} % of it, gain {gain.kernel:g}x, as measured on an A100"
     )
-
-
-def measured_gain(network: MeasuredNetwork, product_seconds: float) -> float:
-    """The gain of products from what their network saved; `product_seconds` is the law's time of the dense ones."""
-    return product_seconds / (product_seconds - (network.dense - network.sparse))

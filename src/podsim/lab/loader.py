@@ -51,7 +51,6 @@ class LoaderJob:
     cache: str
     """The kind of cache: file, block or none."""
     folder: str
-    """The folder of the cache."""
     epochs: int
     workers: int
     batch: int
@@ -104,7 +103,8 @@ def measure_loader(
                     progress(epoch * many + done, job.epochs * many)
             except KeyboardInterrupt:
                 stopped = True
-                _kill(readers)  # one may wait for a store that does not answer
+                for reader in readers:  # one may wait for a store that does not answer
+                    reader.kill()
             except BrokenProcessPool:
                 raise LabError(f"a process that read samples died in epoch {epoch + 1}") from None
             if measured.steps:
@@ -146,11 +146,6 @@ def _pool(job: LoaderJob) -> Iterator[tuple[ProcessPoolExecutor, list[BaseProces
         yield pool, [child for child in active_children() if child not in before]
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _kill(readers: Sequence[BaseProcess]) -> None:
-    for reader in readers:
-        reader.kill()
 
 
 def _consumer(job: LoaderJob) -> tuple[Step, str]:

@@ -14,8 +14,6 @@ import numpy as np
 
 from podsim.answers.number_formats import FormatAccuracy
 from podsim.answers.quantiles import quantile
-from podsim.learning.number_format import NumberFormat
-from podsim.learning.number_format_blocks import BlockFormat
 
 _PAIRS = Path(__file__).with_name("format_pairs.csv")
 
@@ -24,7 +22,8 @@ _PAIRS = Path(__file__).with_name("format_pairs.csv")
 def all_accuracy(role: str = "") -> tuple[FormatAccuracy, ...]:
     """Changes by format, baseline, phase and source, the largest groups of a format first.
 
-    role: only of rows of this role; "" of all.
+    role: only of rows of this role; "" of all. Those of fp8, mixed precision and the like stand under their operands'
+    format.
     """
     groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with _PAIRS.open(encoding="utf-8", newline="") as file:
@@ -44,8 +43,3 @@ def all_accuracy(role: str = "") -> tuple[FormatAccuracy, ...]:
         )
         for (name, baseline, phase, source, licence), changes in sorted(groups.items(), key=lambda item: -len(item[1]))
     )  # fmt: skip
-
-
-def accuracy_of(number: NumberFormat | BlockFormat) -> tuple[FormatAccuracy, ...]:
-    """The changes to a format; those of fp8, mixed precision and the like stand under their operands' format."""
-    return tuple(row for row in all_accuracy() if row.format == number.name)

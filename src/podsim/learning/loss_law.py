@@ -32,6 +32,7 @@ REPEAT, EXCESS = 15.387756, 5.309743
 """factor. Passes over unique tokens, and sizes beyond the best, after which most is gained: Muennighoff et al. 2023,
 section 5; fits to 182 runs of up to 1,500 passes"""
 _LOGS = np.array([True, True, True, False, False, True])
+_DEVIATIONS = 1.2816  # of a band of 80 %
 _DRAWN = 1.6
 """factor. The spread of bootstraps that makes bands hold what they say; fitted with those of
 `podsim.learning.loss_fit`
@@ -57,15 +58,8 @@ class LossLaw(LossConstants):
         network, data = self.effective(parameters, tokens, unique)
         return np.asarray(np.exp(log_loss(self.coordinates, np.log(network), np.log(data))))
 
-    def band(
-        self,
-        parameters: ArrayLike,
-        tokens: ArrayLike,
-        unique: ArrayLike | None = None,
-        *,
-        deviations: float = 1.2816,
-    ) -> Band:
-        """nat. The loss between the ends of its band, 80 % wide by default: bootstraps, scatter, and drift outside."""
+    def band(self, parameters: ArrayLike, tokens: ArrayLike, unique: ArrayLike | None = None) -> Band:
+        """nat. The loss between the ends of its band, 80 % wide: bootstraps, scatter, and drift outside."""
         network, data = self.effective(parameters, tokens, unique)
         middle = log_loss(self.coordinates, np.log(network), np.log(data))
         variance = np.full(middle.shape, self.scatter**2)
@@ -74,7 +68,7 @@ class LossLaw(LossConstants):
             variance = variance + np.minimum(_DRAWN * _spread(drawn), 1.0) ** 2
         if self.fitted is not None:
             variance = variance + _excess(self, network, data) ** 2
-        half = deviations * np.sqrt(variance)
+        half = _DEVIATIONS * np.sqrt(variance)
         return Band(np.exp(middle - half), np.exp(middle), np.exp(middle + half))
 
     def effective(

@@ -39,9 +39,9 @@ class Budget:
         return np.where(tokens >= 1.0, law.loss(parameters, possible, self.unique), np.inf)
 
 
-def best_parameters(law: LossLaw, budget: Budget, *, least: float = _FEWEST, most: float = _MOST) -> float:
+def best_parameters(law: LossLaw, budget: Budget) -> float:
     """count. The parameters with the least loss within a budget. Raises PodsimError where none suffices."""
-    sizes = np.geomspace(least, most, _STEPS)
+    sizes = np.geomspace(_FEWEST, _MOST, _STEPS)
     losses = budget.loss(law, sizes)
     at = int(np.argmin(losses))
     if not np.isfinite(losses[at]):

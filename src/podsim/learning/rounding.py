@@ -152,9 +152,7 @@ def round_to(
     )
 
 
-def encode(
-    values: ArrayLike, number: NumberFormat, *, overflow: Overflow = "inf", draws: ArrayLike | None = None
-) -> Codes:
+def encode(values: ArrayLike, number: NumberFormat, *, overflow: Overflow = "inf") -> Codes:
     """The codes of values, rounded as `round_to` does: unsigned integers of 8, 16, 32 or 64 bits."""
     array = _floats(values)
     sizes = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -162,7 +160,7 @@ def encode(
     return _by_chunks(
         lambda part, random: _codes(_rounded(part, number, overflow, random), number),
         array,
-        draws,
+        None,
         np.dtype(kind),
     )
 

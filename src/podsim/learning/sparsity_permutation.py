@@ -30,17 +30,17 @@ _WAYS = np.array(
 """the 35 ways to divide eight channels into two fours, the first channel in the first"""
 
 
-def best_order(magnitudes: NDArray[Any], *, seed: int = 0, rounds: int = _ROUNDS) -> Ints:
+def best_order(magnitudes: NDArray[Any]) -> Ints:
     """The order of columns that keeps most, of a matrix of magnitudes; the columns' own order if none keeps more."""
     columns = magnitudes.shape[1]
-    draws = np.random.default_rng(seed)
+    draws = np.random.default_rng(0)
     order, fours = np.arange(columns), columns // GROUP
     if fours < 2:
         return order
     rows = draws.permutation(len(magnitudes))[:MOST_ROWS]
     sample = np.ascontiguousarray(magnitudes[rows].T, np.float32)
     idle = 0
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         pairs = draws.permutation(fours)[: fours // 2 * 2].reshape(-1, 2)
         idle = 0 if _improve(sample, order, pairs) else idle + 1
         if idle == _PATIENCE:

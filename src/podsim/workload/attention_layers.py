@@ -9,52 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from podsim.workload.model import Saved, Split, TensorOp
+from podsim.workload.plain_ops import linear, memory_op, saved_tensor
 from podsim.workload.specification import Transformer
 from podsim.workload.state_layers import state_ops
 
 
-def linear(
-    name: str,
-    split: Split,
-    k: int,
-    n: int,
-    *,
-    bias: bool = False,
-    copies: int = 1,
-    keep: tuple[Saved, ...] = (),
-) -> TensorOp:
-    """A GEMM of inner width k and output width n; `copies` of it, if it is of experts."""
-    return TensorOp(
-        name=name,
-        kind="gemm",
-        split=split,
-        n=n,
-        k=k,
-        weight=copies * k * n,
-        bias=copies * n * bias,
-        saved=keep,
-        expert=copies > 1,
-    )
-
-
-def norm(
-    spec: Transformer, name: str, width: int, *, keep: bool = True, split: Split = "sequence"
-) -> TensorOp:
+def norm(spec: Transformer, name: str, width: int, *, keep: bool = True) -> TensorOp:
     """A norm over `width` elements; its backward reads the gradient and its input, which it keeps."""
-    size = width * (spec.norm_scale + (spec.norm_bias and spec.norm == "layernorm"))
-    saved = (Saved(elements=width, split="sequence"),) if keep else ()
-    return TensorOp(
-        name=name,
-        kind="norm",
-        split=split,
-        bias=size,
-        read=width,
-        write=width,
-        read_back=2 * width,
-        write_back=width,
-        saved=saved,
-        fused=False,
-    )
+    return _norm(spec, name, width, width, "sequence", saved_tensor(width, "sequence") if keep else ())
+
+
+def _norm(
+    spec: Transformer, name: str, width: int, scales: int, split: Split, keep: tuple[Saved, ...]
+) -> TensorOp:
+    """A norm of `width` elements with `scales` weights, and as many biases where it has them."""
+    size = scales * (spec.norm_scale + (spec.norm_bias and spec.norm == "layernorm"))
+    ahead, back = (width, width), (2 * width, width)
+    return memory_op(name, "norm", split, ahead=ahead, back=back, bias=size, saved=keep, fused=False)
 
 
 def residual(spec: Transformer, name: str, branches: int = 1) -> TensorOp:
@@ -62,80 +33,48 @@ def residual(spec: Transformer, name: str, branches: int = 1) -> TensorOp:
 
     A dropout mask is one byte per element: half an element of traffic.
     """
-    h = spec.hidden
+    h, added = spec.hidden, branches * spec.hidden
     if not spec.dropout:
-        return TensorOp(
-            name=name,
-            kind="elementwise",
-            split="sequence",
-            read=(1 + branches) * h,
-            write=h,
-            read_back=2 * h,
-            write_back=h,
-        )
-    return TensorOp(
-        name=name,
-        kind="dropout",
-        split="sequence",
-        read=(1 + branches) * h,
-        write=h + 0.5 * branches * h,
-        read_back=2 * h + 1.5 * branches * h,
-        write_back=h + branches * h,
-        saved=(Saved(elements=branches * h, split="sequence", bytes=1),),
-    )
+        return memory_op(name, "elementwise", "sequence", ahead=(h + added, h), back=(2 * h, h))
+    mask = (Saved(elements=added, split="sequence", bytes=1),)
+    ahead, back = (h + added, h + 0.5 * added), (2 * h + 1.5 * added, h + added)
+    return memory_op(name, "dropout", "sequence", ahead=ahead, back=back, saved=mask)
 
 
 def activation(spec: Transformer, name: str, width: int, *, expert: bool = False) -> TensorOp:
     """The MLP's activation: of `width` elements out, and twice as many in if it is gated."""
     inputs = 2 * width if spec.gated else width
-    keep = 0 if spec.activation == "relu" and not spec.gated else inputs
-    return TensorOp(
-        name=name,
-        kind="activation",
-        split="column",
-        read=inputs,
-        write=width,
-        read_back=width + inputs,
-        write_back=inputs,
-        saved=(Saved(elements=keep, split="column", expert=expert),) if keep else (),
-        expert=expert,
-    )
+    is_kept = spec.activation != "relu" or spec.gated
+    keep = saved_tensor(inputs, "column", expert=expert) if is_kept and inputs else ()
+    ahead, back = (inputs, width), (width + inputs, inputs)
+    return memory_op(name, "activation", "column", ahead=ahead, back=back, saved=keep, expert=expert)
 
 
 def layer_input(spec: Transformer) -> tuple[Saved, ...]:
     """The input of a branch, which its first product keeps."""
-    return (Saved(elements=spec.hidden, split="sequence"),)
+    return saved_tensor(spec.hidden, "sequence")
 
 
 def attention_core(spec: Transformer, name: str, *, causal: bool, window: int = 0) -> TensorOp:
     """Softmax(QK)V; keeps queries, keys and values (what an unfused core adds is the plan's to say)."""
     keep = spec.heads * spec.head_dim + spec.kv_heads * (spec.head_dim + spec.value_dim)
     return TensorOp(
-        name=name,
-        kind="attention",
-        split="head",
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        value_dim=spec.value_dim,
-        dropout=spec.dropout,
-        causal=causal,
-        window=window,
-        core=True,
-        saved=(Saved(elements=keep, split="column"),),
-    )
+        name=name, kind="attention", split="head", heads=spec.heads, kv_heads=spec.kv_heads, head_dim=spec.head_dim,
+        value_dim=spec.value_dim, dropout=spec.dropout, causal=causal, window=window, core=True,
+        saved=saved_tensor(keep, "column"),
+    )  # fmt: skip
 
 
 def _projection(spec: Transformer, name: str) -> list[TensorOp]:
     """The product that closes attention, or two of low rank, the first for each group of heads (DeepSeek-V4)."""
     width = spec.heads * spec.value_dim
-    kept = (Saved(elements=width, split="column"),)
+    keep = saved_tensor(width, "column")
     if not spec.proj_rank:
-        return [linear(name, "row", width, spec.hidden, bias=spec.proj_bias, keep=kept)]
+        return [linear(name, "row", width, spec.hidden, bias=spec.proj_bias, keep=keep)]
     inner = spec.proj_groups * spec.proj_rank
     return [
-        linear(f"{name}_down", "column", width // spec.proj_groups, inner, keep=kept),
-        linear(name, "row", inner, spec.hidden, keep=(Saved(elements=inner, split="column"),)),
+        linear(f"{name}_down", "column", width // spec.proj_groups, inner, keep=keep),
+        linear(name, "row", inner, spec.hidden, keep=saved_tensor(inner, "column")),
     ]
 
 
@@ -163,18 +102,14 @@ def _attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp
     ]
 
 
-def _low_queries(spec: Transformer, queries: int) -> list[TensorOp]:
+def _low_queries(
+    spec: Transformer, queries: int, *, bias: bool = False, keep: tuple[Saved, ...] = ()
+) -> list[TensorOp]:
     """Queries by two products of low rank, with a norm between them."""
     return [
-        linear("attention.q_down", "sequence", spec.hidden, spec.q_rank),
+        linear("attention.q_down", "sequence", spec.hidden, spec.q_rank, bias=bias, keep=keep),
         norm(spec, "attention.q_norm", spec.q_rank),
-        linear(
-            "attention.q_up",
-            "column",
-            spec.q_rank,
-            queries,
-            keep=(Saved(elements=spec.q_rank, split="sequence"),),
-        ),
+        linear("attention.q_up", "column", spec.q_rank, queries, keep=saved_tensor(spec.q_rank, "sequence")),
     ]
 
 
@@ -191,16 +126,9 @@ def _cores(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
 def _gate(spec: Transformer) -> TensorOp:
     """The sigmoid gate on attention's output, which is as wide as its values."""
     width, gates = spec.heads * spec.value_dim, spec.heads * spec.query_gate
-    return TensorOp(
-        name="attention.gate",
-        kind="activation",
-        split="column",
-        read=width + gates,
-        write=width,
-        read_back=2 * width + gates,
-        write_back=width + gates,
-        saved=(Saved(elements=width + gates, split="column"),),
-    )
+    ahead, back = (width + gates, width), (2 * width + gates, width + gates)
+    keep = saved_tensor(width + gates, "column")
+    return memory_op("attention.gate", "activation", "column", ahead=ahead, back=back, saved=keep)
 
 
 def _indexer(spec: Transformer) -> list[TensorOp]:
@@ -231,19 +159,7 @@ def _indexer(spec: Transformer) -> list[TensorOp]:
 
 def _query_key_norm(spec: Transformer, width: int) -> TensorOp:
     weights = 2 * spec.head_dim if spec.qk_norm == "head" else width
-    size = weights * (spec.norm_scale + (spec.norm_bias and spec.norm == "layernorm"))
-    return TensorOp(
-        name="attention.qk_norm",
-        kind="norm",
-        split="column",
-        bias=size,
-        read=width,
-        write=width,
-        read_back=2 * width,
-        write_back=width,
-        saved=(Saved(elements=width, split="column"),),
-        fused=False,
-    )
+    return _norm(spec, "attention.qk_norm", width, weights, "column", saved_tensor(width, "column"))
 
 
 def _latent_attention(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:
@@ -253,17 +169,10 @@ def _latent_attention(spec: Transformer, *, causal: bool, window: int) -> list[T
     parallelism; the up-projections are divided by heads. One rotary key of `rope_dim` serves all heads.
     """
     h, heads = spec.hidden, spec.heads
-    queries = heads * spec.head_dim
+    queries, opened = heads * spec.head_dim, heads * (spec.nope_dim + spec.value_dim)
     low = linear("attention.kv_down", "sequence", h, spec.kv_rank + spec.rope_dim, bias=spec.qkv_bias)
     if spec.q_rank:
-        kept = (Saved(elements=spec.q_rank, split="sequence"),)
-        ops = [
-            linear(
-                "attention.q_down", "sequence", h, spec.q_rank, bias=spec.qkv_bias, keep=layer_input(spec)
-            ),
-            norm(spec, "attention.q_norm", spec.q_rank),
-            linear("attention.q_up", "column", spec.q_rank, queries, keep=kept),
-        ]
+        ops = _low_queries(spec, queries, bias=spec.qkv_bias, keep=layer_input(spec))
     else:
         ops = [linear("attention.q", "column", h, queries, keep=layer_input(spec))]
     return [
@@ -271,11 +180,7 @@ def _latent_attention(spec: Transformer, *, causal: bool, window: int) -> list[T
         low,
         norm(spec, "attention.kv_norm", spec.kv_rank),
         linear(
-            "attention.kv_up",
-            "column",
-            spec.kv_rank,
-            heads * (spec.nope_dim + spec.value_dim),
-            keep=(Saved(elements=spec.kv_rank, split="sequence"),),
+            "attention.kv_up", "column", spec.kv_rank, opened, keep=saved_tensor(spec.kv_rank, "sequence")
         ),
         rotary((heads + 1) * spec.rope_dim),
         attention_core(spec, "attention.core", causal=causal, window=window),
@@ -299,16 +204,8 @@ def cross_attention(spec: Transformer) -> list[TensorOp]:
 
 def rotary(width: int) -> TensorOp:
     """Rotation of queries and keys, `width` elements of both together; keeps nothing."""
-    return TensorOp(
-        name="attention.rope",
-        kind="elementwise",
-        split="column",
-        read=width,
-        write=width,
-        read_back=width,
-        write_back=width,
-        fused=False,
-    )
+    moved = (width, width)
+    return memory_op("attention.rope", "elementwise", "column", ahead=moved, back=moved, fused=False)
 
 
 def mixer_ops(spec: Transformer, *, causal: bool, window: int) -> list[TensorOp]:

@@ -22,7 +22,6 @@ class Convolution:
     kernel: int
     """The side of its window."""
     stride: int
-    """The stride of its window."""
     size: int
     """The side of its output."""
     residual: bool = False
@@ -55,11 +54,9 @@ class ConvNet:
     """A convolutional network for images of one size."""
 
     name: str
-    """The name of the network."""
     image: int
     """The side of the image in pixels."""
     convolutions: tuple[Convolution, ...]
-    """The convolutions in order."""
     pooled: tuple[tuple[int, int], ...]
     """The number of elements that each pooling reads and writes."""
     features: int
@@ -67,7 +64,6 @@ class ConvNet:
     classes: int
     """The number of classes of images."""
     source: str
-    """The publication."""
 
     @property
     def parameters(self) -> int:

@@ -5,6 +5,9 @@ Each function gives fields of a Transformer; defaults are those of the family's 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from podsim.workload.config_json import Config
 from podsim.workload.families import Fields, common, has_dropout
 
@@ -129,17 +132,12 @@ def bloom(c: Config) -> Fields:
     }  # fmt: skip
 
 
-def falcon(c: Config) -> Fields:
-    """Falcon: parallel branches; one key head (7b), grouped ones and two norms (40b), or neither (rw)."""
-    return _falcon(c, grouped=c.flag("new_decoder_architecture", default=False))
+def falcon(c: Config, *, is_grouped: bool = False) -> Fields:
+    """Falcon: parallel branches; one key head (7b), grouped ones and two norms (40b), or neither (rw).
 
-
-def refined_web(c: Config) -> Fields:
-    """Falcon-40b by its first name, whose code was the new architecture without saying so."""
-    return _falcon(c, grouped=c.flag("new_decoder_architecture", default=True))
-
-
-def _falcon(c: Config, *, grouped: bool) -> Fields:
+    `is_grouped`: a config that does not say so is of the new architecture, as Falcon-40b by its first name.
+    """
+    grouped = c.flag("new_decoder_architecture", default=is_grouped)
     fields = common(c, length=2048) | _tie_fields(c, default=True)
     bias = c.flag("bias", default=False)
     parallel = c.flag("parallel_attn", default=True)
@@ -235,7 +233,8 @@ def roberta(c: Config) -> Fields:
     return fields | {"sequence": max(1, rows - 2)}
 
 
-def _t5(c: Config, *, feed: str, tied: bool) -> Fields:
+def t5(c: Config, *, feed: str = "relu", tied: bool = True) -> Fields:
+    """T5, T5 1.1, Flan-T5, mT5: encoder and decoder of equal sequences, relative positions."""
     feed = c.text("feed_forward_proj", default=feed)
     gated = feed.startswith("gated-")
     layers = c.integer("layers", "num_layers")
@@ -260,17 +259,7 @@ def _t5(c: Config, *, feed: str, tied: bool) -> Fields:
     } | _tie_fields(c, default=tied)
 
 
-def t5(c: Config) -> Fields:
-    """T5, T5 1.1, Flan-T5: encoder and decoder of equal sequences, relative positions."""
-    return _t5(c, feed="relu", tied=True)
-
-
-def mt5(c: Config) -> Fields:
-    """mT5: T5 1.1 with many languages."""
-    return _t5(c, feed="gated-gelu", tied=False)
-
-
-CLASSIC = {
+CLASSIC: dict[str, Callable[[Config], Fields]] = {
     "gpt2": gpt2,
     "gpt_neo": gpt_neo,
     "gptj": gptj,
@@ -278,14 +267,14 @@ CLASSIC = {
     "opt": opt,
     "bloom": bloom,
     "falcon": falcon,
-    "refinedweb": refined_web,
+    "refinedweb": partial(falcon, is_grouped=True),
     "refinedwebmodel": falcon,
     "mpt": mpt,
     "phi": phi,
     "bert": bert,
     "roberta": roberta,
     "t5": t5,
-    "mt5": mt5,
+    "mt5": partial(t5, feed="gated-gelu", tied=False),
 }
 
 _BODY: Fields = {"lm_head": False, "head_bias": False}

@@ -150,10 +150,6 @@ def _dense_flags(c: Config, layers: int) -> set[int]:
     return {i for i, flag in enumerate(flags[:layers]) if not flag}
 
 
-def _dense_named(c: Config, layers: int) -> set[int]:
-    return {i for i, name in enumerate(c.items("mlp_layer_types")[:layers]) if name == "dense"}
-
-
 def _dense_but(c: Config, layers: int, key: str) -> set[int]:
     """All but the named layers, which a list or a text of numbers gives."""
     value = c.value(key)
@@ -174,7 +170,9 @@ def _offset(c: Config, layers: int) -> set[int]:
 
 
 FEEDS: dict[str, Callable[[Config, int], set[int]]] = {
-    "mlp_layer_types": _dense_named,
+    "mlp_layer_types": lambda c, n: {
+        i for i, name in enumerate(c.items("mlp_layer_types")[:n]) if name == "dense"
+    },
     "moe_layers": lambda c, n: _dense_but(c, n, "moe_layers"),
     "moe_layers_enum": lambda c, n: _dense_but(c, n, "moe_layers_enum"),
     "first_k_dense_replace": lambda c, n: _sparse_from(c, n, "first_k_dense_replace"),

@@ -184,16 +184,6 @@ def _share(block: Block, weighing: Weighing, *, expert: bool) -> Share:
     )
 
 
-def _trained_share(op: TensorOp) -> float:
-    """1 for the parameters of an op that are trained."""
-    return float(op.gradient == "both")
-
-
-def _stored_factor(op: TensorOp) -> float:
-    """Bytes of an op's parameters over those in 16 bits."""
-    return op.stored_bytes / 2 if op.stored_bytes else 1
-
-
 @hashed_once
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -252,12 +242,18 @@ class Model:
     @cached_property
     def trained_shares(self) -> tuple[tuple[Share, Share], ...]:
         """The same of the parameters that are trained."""
-        return self.shares if self.training == "full" else self._weighed_shares(_trained_share)
+        return (
+            self.shares if self.training == "full" else self._weighed_shares(lambda op: op.gradient == "both")
+        )
 
     @cached_property
     def stored_shares(self) -> tuple[tuple[Share, Share], ...]:
         """The same, a quantised parameter counted by its bytes over those of one in 16 bits."""
-        return self.shares if self.training == "full" else self._weighed_shares(_stored_factor)
+        return (
+            self.shares
+            if self.training == "full"
+            else self._weighed_shares(lambda op: op.stored_bytes / 2 or 1)
+        )
 
     def _weighed_shares(self, weighing: Weighing) -> tuple[tuple[Share, Share], ...]:
         return tuple(

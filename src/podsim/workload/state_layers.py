@@ -10,35 +10,28 @@ by memory. Known error: kernels of scans reach less of the peak than a product o
 
 from __future__ import annotations
 
-from podsim.workload.model import Saved, TensorOp
+from podsim.workload.model import TensorOp
+from podsim.workload.plain_ops import linear, memory_op, saved_tensor
 from podsim.workload.specification import Transformer
 
 
 def state_ops(spec: Transformer) -> list[TensorOp]:
     """The ops from the input of a scan's projection to the output of its last; see the module."""
     width = spec.state_width
-    product = _product(
-        "state.in", spec.hidden, spec.state_input, spec.hidden, split="column", saved="sequence"
+    product = linear(
+        "state.in", "column", spec.hidden, spec.state_input, keep=saved_tensor(spec.hidden, "sequence")
     )
     ops = [product, *([_convolution(spec)] if spec.state_channels else [])]
     if spec.state_dim:
         ops.append(_scan(spec))
     ops.append(_gate(width))
-    return [*ops, _product("state.out", width, spec.hidden, width, split="row", saved="column")]
+    return [*ops, linear("state.out", "row", width, spec.hidden, keep=saved_tensor(width, "column"))]
 
 
 def extra_ops(spec: Transformer) -> list[TensorOp]:
     """Further products of a layer, and its parameters that no product reads."""
     ops = [
-        TensorOp(
-            name=f"extra.{name}",
-            kind="gemm",
-            split="sequence",
-            n=outer,
-            k=inner,
-            weight=inner * outer,
-            saved=(Saved(elements=inner, split="sequence"),),
-        )
+        linear(f"extra.{name}", "sequence", inner, outer, keep=saved_tensor(inner, "sequence"))
         for name, inner, outer in spec.extras
     ]
     if spec.plain:
@@ -46,63 +39,27 @@ def extra_ops(spec: Transformer) -> list[TensorOp]:
     return ops
 
 
-def _product(name: str, inner: int, outer: int, kept: int, *, split: str, saved: str) -> TensorOp:
-    return TensorOp(
-        name=name,
-        kind="gemm",
-        split=split,  # type: ignore[arg-type]
-        n=outer,
-        k=inner,
-        weight=inner * outer,
-        saved=(Saved(elements=kept, split=saved),),  # type: ignore[arg-type]
-    )
-
-
 def _convolution(spec: Transformer) -> TensorOp:
     channels = spec.state_channels
-    return TensorOp(
-        name="state.convolution",
-        kind="elementwise",
-        split="column",
-        weight=channels * spec.state_taps,
-        bias=channels * spec.state_bias,
-        read=channels,
-        write=channels,
-        read_back=2 * channels,
-        write_back=channels,
-        saved=(Saved(elements=channels, split="column"),),
+    return memory_op(
+        "state.convolution", "elementwise", "column", ahead=(channels, channels), back=(2 * channels, channels),
+        weight=channels * spec.state_taps, bias=channels * spec.state_bias, saved=saved_tensor(channels, "column"),
         fused=False,
-    )
+    )  # fmt: skip
 
 
 def _scan(spec: Transformer) -> TensorOp:
-    width, kept = spec.state_width, (Saved(elements=spec.state_channels or spec.state_width, split="column"),)
+    width, keep = spec.state_width, saved_tensor(spec.state_channels or spec.state_width, "column")
     if spec.state_chunk:
         inner = spec.state_chunk + 2 * spec.state_dim
-        return TensorOp(name="state.scan", kind="gemm", split="column", n=width, k=inner, saved=kept)
+        return TensorOp(name="state.scan", kind="gemm", split="column", n=width, k=inner, saved=keep)
     moved = 3.0 * width
-    return TensorOp(
-        name="state.scan",
-        kind="elementwise",
-        split="column",
-        read=moved,
-        write=width,
-        read_back=2 * moved,
-        write_back=moved,
-        saved=kept,
-        fused=False,
-    )
+    ahead, back = (moved, width), (2 * moved, moved)
+    return memory_op("state.scan", "elementwise", "column", ahead=ahead, back=back, saved=keep, fused=False)
 
 
 def _gate(width: int) -> TensorOp:
     """The gate on a scan's output, with its norm where it has one."""
-    return TensorOp(
-        name="state.gate",
-        kind="activation",
-        split="column",
-        read=2 * width,
-        write=width,
-        read_back=3 * width,
-        write_back=2 * width,
-        saved=(Saved(elements=2 * width, split="column"),),
-    )
+    ahead, back = (2 * width, width), (3 * width, 2 * width)
+    keep = saved_tensor(2 * width, "column")
+    return memory_op("state.gate", "activation", "column", ahead=ahead, back=back, saved=keep)

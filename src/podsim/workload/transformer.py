@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from podsim.workload.attention_layers import linear, norm
+from podsim.workload.attention_layers import norm
 from podsim.workload.model import Block, Captured, Model, Saved, TensorOp
+from podsim.workload.plain_ops import linear, memory_op, saved_tensor
 from podsim.workload.specification import Changes, Transformer, resolve
 from podsim.workload.transformer_layers import layer_ops, syncs
 
@@ -141,7 +142,7 @@ def _embedding(spec: Transformer) -> tuple[TensorOp, ...]:
     if spec.encoder_layers:
         ops.append(_lookup("embedding.decoder_lookup", width, 0))
     if width != h:
-        ops.append(linear("embedding.project", "none", width, h, keep=(Saved(elements=width, split="none"),)))
+        ops.append(linear("embedding.project", "none", width, h, keep=saved_tensor(width, "none")))
     if spec.position == "learned":
         ops.append(_table("embedding.position", h, spec.positions * h))
     if spec.token_types:
@@ -152,49 +153,23 @@ def _embedding(spec: Transformer) -> tuple[TensorOp, ...]:
     if spec.embedding_norm:
         ops.append(norm(spec, "embedding.norm", h))
     if spec.dropout:
-        ops.append(
-            TensorOp(
-                name="embedding.dropout",
-                kind="dropout",
-                split="sequence",
-                read=h,
-                write=1.5 * h,
-                read_back=1.5 * h,
-                write_back=h,
-                saved=(Saved(elements=h, split="sequence", bytes=1),),
-            )
-        )
+        mask = (Saved(elements=h, split="sequence", bytes=1),)
+        ahead, back = (h, 1.5 * h), (1.5 * h, h)
+        ops.append(memory_op("embedding.dropout", "dropout", "sequence", ahead=ahead, back=back, saved=mask))
     return tuple(ops)
 
 
 def _lookup(name: str, width: int, weight: int) -> TensorOp:
-    return TensorOp(
-        name=name,
-        kind="embedding",
-        split="vocab",
-        weight=weight,
-        read=width,
-        write=width,
-        read_back=2 * width,
-        write_back=width,
-        saved=(Saved(elements=1, split="none", bytes=8),),
-        fused=False,
-    )
+    return memory_op(
+        name, "embedding", "vocab", ahead=(width, width), back=(2 * width, width), weight=weight,
+        saved=(Saved(elements=1, split="none", bytes=8),), fused=False,
+    )  # fmt: skip
 
 
 def _table(name: str, width: int, weight: int) -> TensorOp:
     """A small table added to the embedding: reads both, writes the sum."""
-    return TensorOp(
-        name=name,
-        kind="embedding",
-        split="none",
-        weight=weight,
-        read=2 * width,
-        write=width,
-        read_back=width,
-        write_back=width,
-        fused=False,
-    )
+    ahead, back = (2 * width, width), (width, width)
+    return memory_op(name, "embedding", "none", ahead=ahead, back=back, weight=weight, fused=False)
 
 
 def _head(spec: Transformer) -> tuple[TensorOp, ...]:
@@ -206,7 +181,7 @@ def _head(spec: Transformer) -> tuple[TensorOp, ...]:
     ops: list[TensorOp] = []
     if spec.encoder_layers:
         last = norm(spec, "head.encoder_norm", h)
-        ops.append(TensorOp(**{**vars(last), "saved": (Saved(elements=2 * h, split="sequence"),)}))
+        ops.append(replace(last, saved=saved_tensor(2 * h, "sequence")))
     if spec.final_norm:
         ops.append(norm(spec, "head.norm", h))
     if spec.pooler:
@@ -215,26 +190,16 @@ def _head(spec: Transformer) -> tuple[TensorOp, ...]:
     if spec.classes:
         ops.append(_classifier(spec))
     if spec.mlm_transform:
-        kept = (Saved(elements=h, split="sequence"),)
-        ops.append(linear("head.transform", "none", h, h, bias=True, keep=kept))
-        ops.append(
-            TensorOp(
-                name="head.activation",
-                kind="activation",
-                split="sequence",
-                read=h,
-                write=h,
-                read_back=2 * h,
-                write_back=h,
-                saved=kept,
-            )
-        )
+        keep = saved_tensor(h, "sequence")
+        ops.append(linear("head.transform", "none", h, h, bias=True, keep=keep))
+        ahead, back = (h, h), (2 * h, h)
+        ops.append(memory_op("head.activation", "activation", "sequence", ahead=ahead, back=back, saved=keep))
         ops.append(norm(spec, "head.transform_norm", h))
     if spec.head_plain:
         ops.append(TensorOp(name="head.plain", kind="elementwise", split="none", bias=spec.head_plain))
     if spec.lm_head:
         if width != h:
-            ops.append(linear("head.project", "none", h, width, keep=(Saved(elements=h, split="sequence"),)))
+            ops.append(linear("head.project", "none", h, width, keep=saved_tensor(h, "sequence")))
         ops += _logits(spec)
         further = [
             replace(op, name=op.name.replace("head", "later"), weight=0, bias=0) for op in _logits(spec)
@@ -251,7 +216,7 @@ def _later_layer(spec: Transformer, last: Block) -> Block:
     lookup, and of the projection, whose input has twice the width and whose output is gathered.
     """
     h, width = spec.hidden, spec.embedding_width
-    both = (Saved(elements=2 * h, split="sequence"),)
+    both = saved_tensor(2 * h, "sequence")
     ops = (
         _lookup("later.lookup", width, 0),
         norm(spec, "later.embedding_norm", h), norm(spec, "later.hidden_norm", h),
@@ -261,16 +226,12 @@ def _later_layer(spec: Transformer, last: Block) -> Block:
 
 
 def _classifier(spec: Transformer) -> TensorOp:
+    h, classes = spec.hidden, spec.classes
     if spec.pooler:
-        return TensorOp(
-            name="head.classifier",
-            kind="elementwise",
-            split="none",
-            weight=spec.hidden * spec.classes,
-            bias=spec.classes,
-        )
-    kept = (Saved(elements=spec.hidden, split="sequence"),)
-    return linear("head.classifier", "none", spec.hidden, spec.classes, bias=True, keep=kept)
+        weight = h * classes
+        return TensorOp(name="head.classifier", kind="elementwise", split="none", weight=weight, bias=classes)
+    keep = saved_tensor(h, "sequence")
+    return linear("head.classifier", "none", h, classes, bias=True, keep=keep)
 
 
 def _logits(spec: Transformer) -> list[TensorOp]:
@@ -281,25 +242,11 @@ def _logits(spec: Transformer) -> list[TensorOp]:
     """
     width, vocab = spec.embedding_width, spec.vocab
     logits = TensorOp(
-        name="head.logits",
-        kind="gemm",
-        split="vocab",
-        n=vocab,
-        k=width,
-        weight=0 if spec.tied else vocab * width,
-        bias=vocab * spec.head_bias,
-        saved=(Saved(elements=width, split="sequence"),),
-    )
-    loss = TensorOp(
-        name="head.loss",
-        kind="cross_entropy",
-        split="vocab",
-        n=vocab,
-        read=11 * vocab,
-        write=8 * vocab,
-        read_back=4 * vocab,
-        write_back=3 * vocab,
-        saved=(Saved(elements=vocab, split="column", bytes=4),),
-        fused=False,
-    )
+        name="head.logits", kind="gemm", split="vocab", n=vocab, k=width, weight=0 if spec.tied else vocab * width,
+        bias=vocab * spec.head_bias, saved=saved_tensor(width, "sequence"),
+    )  # fmt: skip
+    loss = memory_op(
+        "head.loss", "cross_entropy", "vocab", ahead=(11 * vocab, 8 * vocab), back=(4 * vocab, 3 * vocab), n=vocab,
+        saved=(Saved(elements=vocab, split="column", bytes=4),), fused=False,
+    )  # fmt: skip
     return [logits, loss]

@@ -22,30 +22,23 @@ from podsim.workload.attention_layers import (
     activation,
     cross_attention,
     layer_input,
-    linear,
     mixer_ops,
     norm,
     residual,
 )
-from podsim.workload.model import Kind, Saved, TensorOp
+from podsim.workload.model import TensorOp
+from podsim.workload.plain_ops import linear, memory_op, saved_tensor
 from podsim.workload.specification import Transformer
 from podsim.workload.state_layers import extra_ops
 
 
 def _mlp(spec: Transformer, *, keep_input: bool = True) -> list[TensorOp]:
     up = spec.ffn * (2 if spec.gated else 1)
-    kept = layer_input(spec) if keep_input else ()
+    keep, inner = layer_input(spec) if keep_input else (), saved_tensor(spec.ffn, "column")
     return [
-        linear("mlp.up", "column", spec.hidden, up, bias=spec.mlp_bias, keep=kept),
+        linear("mlp.up", "column", spec.hidden, up, bias=spec.mlp_bias, keep=keep),
         activation(spec, "mlp.activation", spec.ffn),
-        linear(
-            "mlp.down",
-            "row",
-            spec.ffn,
-            spec.hidden,
-            bias=spec.mlp_bias,
-            keep=(Saved(elements=spec.ffn, split="column"),),
-        ),
+        linear("mlp.down", "row", spec.ffn, spec.hidden, bias=spec.mlp_bias, keep=inner),
     ]
 
 
@@ -58,35 +51,21 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
     """
     h, f, experts, k = spec.hidden, spec.expert_ffn, spec.experts, spec.top_k
     wide, inside = 2 if spec.gated else 1, spec.expert_hidden or h
-    router = TensorOp(
-        name="moe.router",
-        kind="gemm",
-        split="sequence",
-        n=experts,
-        k=h,
-        weight=h * experts,
-        bias=experts * spec.router_bias,
-        saved=layer_input(spec),
-    )
-    dispatch = _router_op(
-        "moe.dispatch",
-        read=inside + 2.0 * experts,
-        write=k * inside + 2.0 * experts,
-        back=(k * inside, inside),
-    )
-    inner = (Saved(elements=f, split="column", expert=True),)
-    outer = (Saved(elements=inside, split="sequence", expert=True),)
+    router = linear("moe.router", "sequence", h, experts, bias=spec.router_bias, keep=layer_input(spec))
+    scores = 2.0 * experts
+    dispatch = _router_op("moe.dispatch", (inside + scores, k * inside + scores), (k * inside, inside))
+    inner, outer = saved_tensor(f, "column", expert=True), saved_tensor(inside, "sequence", expert=True)
     ops = [
         dispatch,
         _expert(linear("moe.up", "column", inside, wide * f, bias=spec.mlp_bias, copies=experts, keep=outer)),
         activation(spec, "moe.activation", f, expert=True),
         _expert(linear("moe.down", "row", f, inside, bias=spec.mlp_bias, copies=experts, keep=inner)),
-        _router_op("moe.combine", read=k * inside, write=inside, back=(inside, k * inside)),
+        _router_op("moe.combine", (k * inside, inside), (inside, k * inside)),
     ]
     if spec.expert_hidden:
-        kept = (Saved(elements=inside, split="sequence"),)
+        keep = saved_tensor(inside, "sequence")
         narrow = linear("moe.latent_in", "sequence", h, inside, bias=spec.mlp_bias)
-        ops = [narrow, *ops, linear("moe.latent_out", "sequence", inside, h, bias=spec.mlp_bias, keep=kept)]
+        ops = [narrow, *ops, linear("moe.latent_out", "sequence", inside, h, bias=spec.mlp_bias, keep=keep)]
     ops = [router, *ops]
     return ops + _shared_experts(spec) + (_mlp(spec, keep_input=False) if spec.dense_beside else [])
 
@@ -98,14 +77,7 @@ def _shared_experts(spec: Transformer) -> list[TensorOp]:
     ops = [
         linear("moe.shared_up", "column", spec.hidden, f * (2 if spec.gated else 1), bias=spec.mlp_bias),
         activation(spec, "moe.shared_activation", f),
-        linear(
-            "moe.shared_down",
-            "row",
-            f,
-            spec.hidden,
-            bias=spec.mlp_bias,
-            keep=(Saved(elements=f, split="column"),),
-        ),
+        linear("moe.shared_down", "row", f, spec.hidden, bias=spec.mlp_bias, keep=saved_tensor(f, "column")),
     ]
     if spec.shared_gate:
         ops.append(linear("moe.shared_gate", "sequence", spec.hidden, 1, keep=layer_input(spec)))
@@ -117,18 +89,8 @@ def _expert(op: TensorOp) -> TensorOp:
     return op if op.expert else TensorOp(**{**vars(op), "expert": True})
 
 
-def _router_op(name: str, *, read: float, write: float, back: tuple[float, float]) -> TensorOp:
-    kind: Kind = "router"
-    return TensorOp(
-        name=name,
-        kind=kind,
-        split="sequence",
-        read=read,
-        write=write,
-        read_back=back[0],
-        write_back=back[1],
-        fused=False,
-    )
+def _router_op(name: str, ahead: tuple[float, float], back: tuple[float, float]) -> TensorOp:
+    return memory_op(name, "router", "sequence", ahead=ahead, back=back, fused=False)
 
 
 def layer_ops(

@@ -178,15 +178,10 @@ class NamedTable:
     """The packaged file of its own, with the columns of `of`; "" where its rows are in that table."""
 
 
-def _read_named() -> tuple[NamedTable, ...]:
-    """The entries of parts.toml, in their order."""
-    return tuple(
-        NamedTable(slug=slug, **{**entry, "classes": tuple(entry.get("classes", ()))})
-        for slug, entry in packaged_toml("accuracy/tables/parts.toml").items()
-    )
-
-
-NAMED = _read_named()
+NAMED = tuple(
+    NamedTable(slug=slug, **{**entry, "classes": tuple(entry.get("classes", ()))})
+    for slug, entry in packaged_toml("accuracy/tables/parts.toml").items()
+)
 """Every named part of the packaged tables, in the order of their display."""
 TABLES = tuple(table.slug for table in NAMED)
 """The slugs of the named parts."""

@@ -26,7 +26,6 @@ class Piece:
     """What one pipeline stage holds of a network."""
 
     first: int
-    """The first layer."""
     last: int
     """The layer after its last one."""
     embedding: bool

@@ -53,7 +53,6 @@ class Training:
     rate: float
     """factor. The learning rate after the warm-up."""
     optimizer: str = "adamw"
-    """The name of the optimizer."""
     warmup: int = 0
     """The number of steps in which the learning rate grows."""
     local_steps: int = 1

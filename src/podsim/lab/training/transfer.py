@@ -32,10 +32,8 @@ class TransferTask:
     """What is trained, and how long."""
 
     first_samples: int
-    """The samples of the first network."""
     first_epochs: int
     samples: int
-    """The samples of the task."""
     epochs: int
     frozen: int
     """The first layers that fine-tuning leaves as they are."""

@@ -20,7 +20,7 @@ from podsim.errors import CatalogError, NoFitError, PlanError, PodsimError
 from podsim.hardware.catalog import load_gpu, names
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.parts import PRECISIONS, Gpu, matmul_peak
-from podsim.learning.format_accuracy import accuracy_of, all_accuracy
+from podsim.learning.format_accuracy import all_accuracy
 from podsim.learning.format_codes import format_codes
 from podsim.learning.number_format import FORMATS, NumberFormat
 from podsim.learning.number_format_blocks import BLOCK_FORMATS, BlockFormat, any_format
@@ -86,7 +86,8 @@ def format(options: FormatOptions) -> FormatTable | FormatSheet | FormatTrade:
     return FormatSheet(
         row=_row(number, gpus), peers=tuple(_row(peer, gpus) for peer in peers),
         codes=tuple(format_codes(_numbers(options.numbers), number)) if options.numbers else (),
-        overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)), accuracy=accuracy_of(number),
+        overflow=_overflow(number), gpus=tuple(_gpus(number, gpus)),
+        accuracy=tuple(row for row in all_accuracy() if row.format == number.name),
     )  # fmt: skip
 
 

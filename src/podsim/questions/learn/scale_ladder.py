@@ -121,7 +121,8 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
         raise PodsimError(
             f"widths={options.widths[:60]!r}: expected numbers with commas, e.g. 16,32,48,64"
         ) from None
-    wrong = [f"widths={width}: a multiple of {_HEAD} up to 1024" for width in widths if not _is_width(width)]
+    known = range(_HEAD, 1025, _HEAD)
+    wrong = [f"widths={width}: a multiple of {_HEAD} up to 1024" for width in widths if width not in known]
     if len(widths) < 4:
         wrong.append(
             f"widths={options.widths[:60]}: four or more; the largest is held out, and a law needs three sizes"
@@ -144,10 +145,6 @@ def _rungs(options: ScaleLadderOptions) -> list[_Rung]:
         _Rung(width=width, layers=2 + width // 32, rate=options.rate * (32 / width) ** 0.5)
         for width in widths
     ]
-
-
-def _is_width(width: int) -> bool:
-    return 0 < width <= 1024 and width % _HEAD == 0
 
 
 def _text(options: ScaleLadderOptions) -> Path:

@@ -31,7 +31,6 @@ class ConfigRow:
     """One entry of a mig-parted file."""
 
     name: str = shown("configuration")
-    """The name of its configuration."""
     devices: tuple[int, ...] | None = shown("GPUs", missing="all")
     """The numbers of the GPUs; None for all."""
     enabled: bool

@@ -30,7 +30,6 @@ class LayoutRow:
     layout: Layout = shown("profile@slice", of_row=lambda row: str(row.layout))
     """The instances with their positions."""
     instances: int
-    """The number of instances."""
     compute: int
     """The number of compute slices in use."""
     memory: int

@@ -29,9 +29,7 @@ from podsim.answers.trained import (
 from podsim.errors import LabError
 from podsim.launching.plan_file import read_plan_file, with_plan
 from podsim.network.collectives import Table
-from podsim.options.plan_options import (
-    plan_file_option,
-)
+from podsim.options.plan_options import plan_file_option
 from podsim.options.question import option, overrides_option, question
 from podsim.options.serving_options import ServeOptions
 from podsim.questions.registry import ask

@@ -154,12 +154,12 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
         comparisons = _own_comparisons(Path(options.rows), options.on)
     else:
         comparisons = [
-            compare_rows(rows, cross_validate=cross_validate)
+            compare_rows(
+                rows if tables else replace(rows, with_own_plans=False), cross_validate=cross_validate
+            )
             for name in tables or TABLES
             if name not in (SERVING, SERVING_LOAD, FAILURES)
-            for rows in (
-                read_raw_kernels(options.raw) if name == ALL else (_quick(name, asked=bool(tables)),)
-            )
+            for rows in (read_raw_kernels(options.raw) if name == ALL else (load(name),))
         ]
         comparisons += call("serving.serving_rows:packaged_serving") if SERVING in tables else ()
         comparisons += call("serving.load_rows:packaged_loads") if SERVING_LOAD in tables else ()
@@ -179,11 +179,6 @@ def validate(options: ValidateOptions, *, cross_validate: bool = True) -> Valida
     return Validation(comparisons=tuple(comparisons), verdicts=judged, worsened=worsened, bands=bands)
 
 
-def _quick(name: str, *, asked: bool) -> Rows:
-    """A packaged table; podsim's own plans, which take a search for each row, stand beside those asked for alone."""
-    return load(name) if asked else replace(load(name), with_own_plans=False)
-
-
 def _own_comparisons(path: Path, on: str) -> list[Comparison]:
     """A user's measurements against predictions; TableError for a file that holds none."""
     if call("serving.measured_server:is_benchmark_file", path):
@@ -191,14 +186,10 @@ def _own_comparisons(path: Path, on: str) -> list[Comparison]:
         return [assess(comparison) for comparison in compared]
     if on:
         raise PodsimError(f"--on is for the result of a benchmark of servers; {path.name} is of another kind")
-    if (served := call("serving.serving_rows:own_comparisons", path, _start_of(path))) is not None:
+    start = read_start(path).decode("utf-8", "replace")
+    if (served := call("serving.serving_rows:own_comparisons", path, start)) is not None:
         return list(served)
     return [compare_rows(table, cross_validate=False) for table in _in_own_quantities(read_measured(path))]
-
-
-def _start_of(path: Path) -> str:
-    """The first line of a file, "" where there is none."""
-    return read_start(path).decode("utf-8", "replace")
 
 
 def _in_own_quantities(rows: Rows) -> list[Rows]:

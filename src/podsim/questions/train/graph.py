@@ -178,8 +178,6 @@ def _write_traces(
     prefix: Path,
 ) -> None:
     """One Chakra file for each replica: they are alike but for their rank."""
-    from dataclasses import replace
-
     import numpy as np
 
     took = np.zeros(0) if reduction is None else reduction.took

@@ -88,12 +88,7 @@ def schedule(options: ScheduleOptions) -> ScheduleSheet | ScheduleComparison:
     A CSV file gives its own sizes. `forward`, `input` and `weight` are of one micro-batch through a rank's whole share
     of the model. Raises ScheduleError with all problems.
     """
-    durations = {
-        "forward": options.forward,
-        "input": options.input,
-        "weight": options.weight,
-        "send": options.send,
-    }
+    durations = {name: getattr(options, name) for name in ("forward", "input", "weight", "send")}
     _check_durations(durations, options.overlap)
     if not options.name:
         p, m = (
