@@ -102,9 +102,7 @@ def _write(options: LaunchOptions) -> Recipe:
     tool = options.tool or default_tool(_named(options.model, options), options.train)
     check_name("tool", tool, TOOLS)
     if options.partition and tool != "slurm":
-        raise PodsimError(
-            f"--partition {options.partition[:40]}: {tool} has none; leave it out, or take --for slurm"
-        )
+        raise PodsimError(f"--partition {options.partition[:40]}: {tool} has none; take --for slurm")
     limit = _limit(options.time_limit)
     mounts = _mounts(tuple(options.mount))
     if tool == "deepspeed" and options.overlap_param is None:
