@@ -29,6 +29,9 @@ SOURCES: list[dict[str, Any]] = tomllib.loads((ROOT / "src/podsim/licences.toml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text("utf-8"))
 DATA = re.compile(r".*\.(csv|gz|toml|json|npz|yml|html|css|js|svg|txt|png|woff2?|ttf|pbtxt|xml)")
+GROUND = ("carried:", "from ", "not carried:")
+OWN_WORDS = ("source", "source_url_or_repo_path", "path", "notes", "reason")
+"""columns that say where a row is from, and podsim's remarks"""
 PLACES = ("src", "tests", "reference", "examples", "benchmarks")
 
 
@@ -53,7 +56,9 @@ def test_every_data_file_has_a_source_and_every_source_a_file() -> None:
     for source in SOURCES:
         licence, title = source["licence"], source["title"]
         assert canonicalize_license_expression(licence) == licence, title
-        assert source["known"] in ("own", "read", "recalled", "unknown"), title
+        assert source["known"] in ("own", "read", "recalled", "facts"), title
+        assert ("ground" in source) == (source["known"] == "facts"), title
+        assert all(word in source.get("ground", "carried: from not carried:") for word in GROUND), title
         assert source["use"], title
         assert licence == "LicenseRef-figures" or title.split()[0] in notice, title
 
@@ -62,13 +67,47 @@ def test_every_row_of_a_packaged_table_has_a_source_with_terms() -> None:
     for name in sorted(FILES):
         if not re.fullmatch(r"src/podsim/.*\.csv(\.gz)?", name):
             continue
-        data = (ROOT / name).read_bytes()
-        rows = csv.DictReader((gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines())
-        cells = {row.get("source") for row in rows} - {None, ""}
+        cells = {row.get("source") for row in _rows(name)} - {None, ""}
         known = [source for source in SOURCES if "words" in source and name in PATHS[source["title"]]]
         words = [re.compile(source["words"]) for source in known]
         unknown = [cell for cell in cells if not any(word.search(cell) for word in words)]
         assert not unknown, (name, unknown[:5])
+
+
+def test_what_is_carried_as_facts_is_numbers_and_labels() -> None:
+    """No cell is a sentence but podsim's own remarks."""
+    checked = 0
+    for source in (each for each in SOURCES if each["known"] == "facts" and "words" in each):
+        for name in sorted(PATHS[source["title"]]):
+            rows = [row for row in _rows(name) if re.search(source["words"], row.get("source") or "")]
+            cells = [
+                (key, cell) for row in rows for key, cell in row.items() if cell and key not in OWN_WORDS
+            ]
+            long = [cell for _, cell in cells if len(cell.split()) > 20 or "\n" in cell]
+            assert not long, (name, long[:3])
+            checked += len(cells)
+    assert checked > 100_000
+
+
+def test_configurations_hold_sizes_and_names_alone() -> None:
+    text = json.loads((ROOT / "tests/workload/configs.json").read_text("utf-8"))
+    leaves = [leaf for model in text.values() for leaf in _leaves(model["config"])]
+    words = {leaf for leaf in leaves if isinstance(leaf, str)}
+    assert len(leaves) > 1000
+    assert not [word for word in words if not re.fullmatch(r"\S{0,150}", word)]
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, list) else [value]
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    data = (ROOT / name).read_bytes()
+    return list(
+        csv.DictReader((gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines())
+    )
 
 
 def test_licences_are_in_the_wheel() -> None:

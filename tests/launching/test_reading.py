@@ -268,7 +268,10 @@ def test_broken_files(podsim: Run, tmp_path: Path, text: str, gpus: int | None, 
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a\nrm -rf /"), [r"--partition 'a\nrm -rf /'"]),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a --wrap=b"), ["letters, digits"]),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--partition", "a#b"), ["letters, digits"]),
-        (("gpt2", "--on", "dgx-a100:1", "--for", "kubernetes", "--partition", "a"), ["has none", "--for slurm"]),
+        *(
+            (("gpt2", "--on", "dgx-a100:1", "--for", tool, "--partition", "a"), ["has none", "--for slurm"])
+            for tool in ("kubernetes", "torchrun", "megatron")
+        ),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--mount", "/a\n:/b"), ["line break"]),
         (("gpt2", "--on", "dgx-a100:1", "--for", "slurm", "--image", "a\nb"), ["named without spaces"]),
         (("gpt2", "--on", "dgx-a100:1", "--tp", "5"), ["tp"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_what_is_written_is_read_and_later_sizes_are_added(folder: Path) -> None
     assert read_counts((*BLOCKS, "another model")) == {}
 
 
-@pytest.mark.parametrize("harm", ["cut", "text", "shared", "link", "older"])
+@pytest.mark.parametrize("harm", ["cut", "text", "no arrays", "shared", "link", "older"])
 def test_a_file_that_cannot_be_trusted_counts_as_absent(
     folder: Path, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +47,13 @@ def test_a_file_that_cannot_be_trusted_counts_as_absent(
         path.write_bytes(path.read_bytes()[:-40])
     elif harm == "text":
         path.write_text("no archive")
+    elif harm == "no arrays":
+        arrays = np.load(path)["counts"]
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("sizes.npy", "text")
+            packed.writestr("paths.npy", "text")
+            with packed.open("counts.npy", "w") as part:
+                np.save(part, arrays)
     elif harm == "shared":
         path.chmod(0o666)
     elif harm == "link":

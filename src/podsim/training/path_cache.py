@@ -63,7 +63,8 @@ def read_counts(blocks: tuple[object, ...]) -> dict[Size, Counts]:
         if sum(part.file_size for part in zipfile.ZipFile(packed).infolist()) > _LARGEST_UNPACKED:
             return {}
         with np.load(packed, allow_pickle=False) as file:
-            sizes, paths, counts = file["sizes"], file["paths"], file["counts"].astype(float)
+            sizes, paths = np.asarray(file["sizes"]), np.asarray(file["paths"])  # bytes if they are no arrays
+            counts = file["counts"].astype(float)
     except DAMAGED_ARRAYS:
         return {}
     is_whole = sizes.shape == (paths.size, 4) and paths.ndim == 1 and counts.ndim == 2

@@ -101,10 +101,8 @@ _OF_THE_FILE = {"tp": 1, "pp": 1, "dp": 1, "cp": 1, "ep": 1, "zero": 0, "micro_b
 def _write(options: LaunchOptions) -> Recipe:
     tool = options.tool or default_tool(_named(options.model, options), options.train)
     check_name("tool", tool, TOOLS)
-    if options.partition and tool in ("torchrun", "kubernetes"):
-        raise PodsimError(
-            f"--partition {options.partition[:40]}: {tool} has none; leave it out, or take --for slurm"
-        )
+    if options.partition and tool != "slurm":
+        raise PodsimError(f"--partition {options.partition[:40]}: {tool} has none; take --for slurm")
     limit = _limit(options.time_limit)
     mounts = _mounts(tuple(options.mount))
     if tool == "deepspeed" and options.overlap_param is None:
