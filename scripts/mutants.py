@@ -1,6 +1,7 @@
 """Make small mistakes in the source, and count how many the tests notice: mutation testing.
 
-python scripts/mutants.py --work FOLDER [--room serving] [--sample 600] [--seed 1] [--all FILE ...] [--again] [--list]
+python scripts/mutants.py --work FOLDER [--room serving] [--tests PATH ...] [--sample 600] [--seed 1] [--all FILE ...]
+                          [--again] [--list]
 
 A mutant lives in the memory of a forked process; no file changes. FOLDER keeps the lines that each test runs
 (tests.jsonl) and the verdicts (verdicts.jsonl), so that a run that was stopped goes on. The tests are those that
@@ -260,15 +261,14 @@ def population(rooms: Sequence[str]) -> dict[str, Mutant]:
     return found
 
 
-def try_all(todo: dict[str, Mutant], work: Path, rooms: Sequence[str]) -> None:
+def try_all(todo: dict[str, Mutant], work: Path, rooms: Sequence[str], tests: Sequence[str]) -> None:
     """Keep a verdict of each mutant: those inside functions, then the others."""
     if not (warm := os.fork()):
-        tests_of = TESTS if rooms == ROOMS else [f"tests/{room}" for room in rooms]
-        os._exit(pytest.main([*PYTEST, *tests_of], plugins=[Warm(work, todo, rooms)]))
+        os._exit(pytest.main([*PYTEST, *tests], plugins=[Warm(work, todo, rooms)]))
     os.waitpid(warm, 0)
-    tests, known = kept(work / "tests.jsonl"), kept(work / "verdicts.jsonl")
+    ran, known = kept(work / "tests.jsonl"), kept(work / "verdicts.jsonl")
     for key, mutant in todo.items():
-        names = covering(mutant, tests)
+        names = covering(mutant, ran)
         if not names or (not mutant.is_inside and known.get(key, ALIVE[0]) in ALIVE):
             verdict = forked(functools.partial(with_imported, mutant, names)) if names else "not covered"
             keep(work / "verdicts.jsonl", key, verdict)
@@ -301,6 +301,7 @@ def main() -> None:
     )
     parser.add_argument("--work", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--room", nargs="+", default=ROOMS, help="folders of the source, by their own tests")
+    parser.add_argument("--tests", nargs="+", default=[], help="further files of tests")
     parser.add_argument("--sample", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--all", nargs="*", default=[], metavar="FILE", help="every mutant of such files")
@@ -318,9 +319,9 @@ def main() -> None:
     known = kept(work / "verdicts.jsonl")
     if not asked.list:
         again = {key for key in known if asked.again and known[key] in ALIVE}
-        try_all(
-            {key: everything[key] for key in chosen if key not in known or key in again}, work, asked.room
-        )
+        todo = {key: everything[key] for key in chosen if key not in known or key in again}
+        own = TESTS if asked.room == ROOMS else [f"tests/{room}" for room in asked.room]
+        try_all(todo, work, asked.room, [*own, *asked.tests])
         known = kept(work / "verdicts.jsonl")
     for title, group in groups.items():
         report(title, [known[key] for key in group if key in known])
