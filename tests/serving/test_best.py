@@ -153,15 +153,17 @@ def test_an_engine_may_run_as_many_sequences_as_it_starts_with() -> None:
 
 
 def test_models_share_gpus_by_their_work() -> None:
-    """Twice the share of the same work: 4 of 6 GPUs; of two GPUs each has one, and of one no two models."""
+    """Twice the work of a request: 4 of 6 GPUs; of two GPUs each has one, and of one no two models."""
+    tables = {name: 2 * getattr(TOY, name) for name in ("tokens_seconds", "decode_seconds", "prompt_seconds")}
     room = CacheRoom(block_tokens=16, blocks=10**6, token_bytes=1.0)
-    kinds = [ReplicaKind(cost=TOY, room=room, model=number) for number in range(2)]
+    costs = replace(TOY, step=2e-3, request=2e-5, **tables), TOY
+    kinds = [ReplicaKind(cost=cost, room=room, model=number) for number, cost in enumerate(costs)]
     node = load_cluster("dgx-a100-80gb:1")
     for gpus, counts in ((2, [1, 1]), (6, [4, 2])):
-        shared = _shared_gpus(kinds, (2.0, 1.0), replace(node, system=replace(node.system, gpus=gpus)))
+        shared = _shared_gpus(kinds, (1.0, 1.0), replace(node, system=replace(node.system, gpus=gpus)))
         assert [kind.replicas for kind in shared] == counts
     with pytest.raises(PlanError, match="takes 2 GPUs"):
-        _shared_gpus(kinds, (2.0, 1.0), replace(node, system=replace(node.system, gpus=1)))
+        _shared_gpus(kinds, (1.0, 1.0), replace(node, system=replace(node.system, gpus=1)))
 
 
 def test_a_card_of_turing_attends_in_one_kernel_and_an_older_one_in_products() -> None:
