@@ -288,6 +288,10 @@ def test_fewer_heads_of_keys_than_of_queries_by_hand() -> None:
     halved = 2 * count * (h + (h + h + kv + f) / 2) + count * 8 * 4 / 2 + 2 * count * h
     summed = 2 * 2 * count * h  # of attention's output and of the MLP's
     assert op_checkpoint_bytes(block, plan, 2048, h) == pytest.approx([whole, halved + summed])
+    # values of half the width halve attention's output
+    ops = [replace(op, value_dim=64) if op.kind == "attention" else op for op in block.ops]
+    narrow = op_checkpoint_bytes(replace(block, ops=tuple(ops)), plan, 2048, h)
+    assert narrow == pytest.approx([whole - 2 * count * h / 2, halved + summed - 2 * count * h / 4])
     traffic = traffic_bytes(block, plan, 2048, h)
     assert traffic.heads == pytest.approx([2 * count * h, 2 * count * h / 2])
     assert traffic.repeated == pytest.approx([2 * 2 * count * (h - kv), 2 * 2 * count * (h - kv) / 2])
