@@ -111,6 +111,10 @@ def test_a_torchtitan_file_with_all_gpus_that_are_left() -> None:
     assert found.ignored == ("float8.enable_fsdp_float8_all_gather = False",)
     with pytest.raises(PlanError, match="give --gpus"):
         read(TITAN)
+    # weights are gathered again for the backward pass, or stay
+    for word, zero in (("always", 3), ("never", 2)):
+        said = TITAN.replace("[parallelism]\n", f'[parallelism]\nfsdp_reshard_after_forward = "{word}"\n')
+        assert read(said, gpus=64).plan.zero == zero
 
 
 def test_a_torchtitan_file_brings_its_model_along(podsim: Run, tmp_path: Path) -> None:
@@ -164,6 +168,8 @@ def test_options_of_older_releases_and_of_megatron_deepspeed() -> None:
     assert (plan.tp, plan.dp, plan.micro_batch, plan.zero) == (4, 4, 4, 0)
     assert plan.describe()["recompute"] == "full"
     assert read(text).model["ffn"] == 8192
+    # of a gated MLP two thirds, 5,461.3, in whole 64s (megatron/training/arguments.py)
+    assert read(text + " --swiglu").model["ffn"] == 85 * 64
     sharded = read(text + " --zero-stage 1 --deepspeed_config ds.json")
     assert sharded.plan.zero == 1
     assert any("was not read" in told for told in sharded.assumptions)

@@ -92,7 +92,7 @@ def read(path: Path) -> dict[str, Any]:
 def test_a_file(tmp_path: Path) -> None:
     tensors = {
         "mlp.fc1.weight": drawn(64, 32), "mlp.fc1.bias": drawn(64), "mlp.fc2.weight": drawn(16, 64, seed=1),
-        "conv.weight": drawn(8, 16, 3, 3), "embed.weight": drawn(50, 32),
+        "conv.weight": drawn(8, 16, 3, 3), "experts": drawn(4, 8, 16, seed=2), "embed.weight": drawn(50, 32),
     }  # fmt: skip
     source = written(tmp_path / "all.safetensors", tensors)
     plain = prune(source, to=tmp_path / "dense.safetensors")
@@ -102,6 +102,9 @@ def test_a_file(tmp_path: Path) -> None:
     dense = read(tmp_path / "dense.safetensors")
     kernel = dense["conv.weight"].transpose(0, 2, 3, 1).reshape(-1, 4)
     assert ((kernel != 0).sum(axis=1) <= 2).all()
+    assert (
+        np.count_nonzero(dense["experts"].reshape(-1, 4), axis=1) <= 2
+    ).all()  # of the inputs, the last axis
     assert dense["embed.weight"].tobytes() == tensors["embed.weight"].tobytes()
     assert [each.name for each in plain.tensors if each.reason] == ["mlp.fc1.bias", "embed.weight"]
     header = 8 + int.from_bytes((tmp_path / "packed.safetensors").read_bytes()[:8], "little")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from podsim import serve
 from podsim.answers.best_serving import BestServing
-from podsim.errors import NoFitError, PodsimError
-from podsim.serving.best_search import Objective
+from podsim.errors import NoFitError, PlanError, PodsimError
+from podsim.hardware.catalog import load_gpu
+from podsim.hardware.cluster import load_cluster
+from podsim.serving.best_layouts import Layout
+from podsim.serving.best_search import Objective, one_pool
+from podsim.serving.kernels import core_seconds
+from podsim.serving.load.load_inputs import _shared_gpus
 from podsim.serving.load.load_run import run_load
 from podsim.serving.load.load_statistics import measure_run
 from podsim.serving.load.replica_pool import SCHEDULERS, ReplicaKind, ReplicaPool
 from podsim.serving.load.request_streams import RequestStream, draw_requests
+from podsim.serving.serving_plan import ServingPlan
 from podsim.serving.steady_load import BUDGETS, Workload, at_rate, mixed_curves
 from podsim.serving.step_cost import CacheRoom, StepCost, chunk_seconds, decode_seconds, token_seconds
+from podsim.workload.catalog import load_model
 
 TOY = StepCost(
     step=1e-3, request=1e-5, tokens=np.array([1.0, 64.0, 1024.0, 4096.0]),
@@ -130,3 +139,38 @@ def test_what_cannot_be_is_refused(options: dict[str, object], kind: type[Except
     asked = {"model": "llama-2-70b", "on": "dgx-h100:1", "rate": "20/s", "requests": 200} | options
     with pytest.raises(kind, match=message):
         serve(**asked)
+
+
+def test_an_engine_may_run_as_many_sequences_as_it_starts_with() -> None:
+    """Limits are 8, 12, 16 and more: an engine for 12 may have two of them, on one replica or on two."""
+    layout = Layout(
+        plan=ServingPlan(engine="vllm"), cost=TOY, room=CacheRoom(block_tokens=16, blocks=10**6, token_bytes=1.0),
+        sequences=np.full(len(BUDGETS), 1e4), max_batch=12, scheduler=SCHEDULERS["vllm"],
+    )  # fmt: skip
+    load = Workload(rate=1.0, input_tokens=400, output_tokens=100)
+    found, fewest = one_pool([layout], load, Objective(first=10.0), 2)
+    assert (set(found.limit), set(found.replicas), fewest) == ({8.0, 12.0}, {1.0, 2.0}, 1)
+
+
+def test_models_share_gpus_by_their_work() -> None:
+    """Twice the work of a request: 4 of 6 GPUs; of two GPUs each has one, and of one no two models."""
+    tables = {name: 2 * getattr(TOY, name) for name in ("tokens_seconds", "decode_seconds", "prompt_seconds")}
+    room = CacheRoom(block_tokens=16, blocks=10**6, token_bytes=1.0)
+    costs = replace(TOY, step=2e-3, request=2e-5, **tables), TOY
+    kinds = [ReplicaKind(cost=cost, room=room, model=number) for number, cost in enumerate(costs)]
+    node = load_cluster("dgx-a100-80gb:1")
+    for gpus, counts in ((2, [1, 1]), (6, [4, 2])):
+        shared = _shared_gpus(kinds, (1.0, 1.0), replace(node, system=replace(node.system, gpus=gpus)))
+        assert [kind.replicas for kind in shared] == counts
+    with pytest.raises(PlanError, match="takes 2 GPUs"):
+        _shared_gpus(kinds, (1.0, 1.0), replace(node, system=replace(node.system, gpus=1)))
+
+
+def test_a_card_of_turing_attends_in_one_kernel_and_an_older_one_in_products() -> None:
+    """Scores of 64 heads of 4,096 tokens, 4 GB in 16 bits, are written and read by products alone."""
+    core = next(op for op in load_model("llama-2-7b").layers[0].ops if op.kind == "attention")
+    scores = 2 * 2 * 32 * 4096**2 * 2  # two sequences, written and read once at least
+    for name, is_fused in (("t4", True), ("v100-sxm2-32gb", False)):
+        gpu = load_gpu(name)
+        seconds = float(core_seconds(gpu, core, np.array(2.0), 4096, "fp16"))
+        assert (seconds < scores / gpu.memory_bandwidth + 4 * 2 * 4096**3 / gpu.peaks["fp16"]) == is_fused

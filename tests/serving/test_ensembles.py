@@ -40,7 +40,9 @@ def test_a_lone_request_takes_its_longest_way() -> None:
         _step("decode", 0.003, cores=2), _step("left", 0.01, after=(0,), cores=1), _step("right", 0.02, after=(0,)),
         _step("join", 0.004, after=(1, 2), cores=1),
     ]  # fmt: skip
-    assert run_ensemble(steps, 1, np.zeros(1)).latency == pytest.approx([0.027])
+    times = run_ensemble(steps, 1, np.zeros(1))
+    assert times.latency == pytest.approx([0.027])
+    assert times.spent == pytest.approx([0.003, 0.01, 0.02, 0.004])
 
 
 def test_models_share_the_gpus() -> None:

@@ -41,6 +41,12 @@ def test_a_tighter_limit_is_a_lower_rate_and_a_delay_costs_latency() -> None:
     assert waiting.points[0].p50 > 2 * _asked("resnet-50", "t4", "server", latency="15ms").points[0].p50
 
 
+def test_the_last_point_of_a_given_rate_is_all_of_it() -> None:
+    run = _asked("resnet-50", "t4", "server", latency="15ms", rate="100/s")
+    assert [point.share for point in run.points][-1] == 1.0
+    assert run.points[-1].rate == pytest.approx(100.0, rel=0.05)
+
+
 def test_streams_of_one_and_of_eight() -> None:
     one, eight = (_asked("jasper", "a100", f"{each}-stream") for each in ("single", "multi"))
     assert one.latency < eight.latency < 8 * one.latency

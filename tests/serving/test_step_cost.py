@@ -12,7 +12,8 @@ from podsim.hardware.cluster import load_cluster
 from podsim.serving.language_engines import load_language_engine
 from podsim.serving.replica_memory import token_bytes, weight_bytes
 from podsim.serving.serving_plan import ServingPlan
-from podsim.serving.step_cost import cache_room, step_cost
+from podsim.serving.steady_load import Workload, most_sequences
+from podsim.serving.step_cost import CacheRoom, cache_room, step_cost
 from podsim.serving.step_laws import Passes, decoding_seconds, is_measured, make_passes, tokens_seconds
 from podsim.workload.catalog import load_model
 
@@ -61,6 +62,23 @@ def test_blocks_fill_what_weights_leave() -> None:
     assert room.sequences(17) == room.blocks // 2
     with pytest.raises(NoFitError, match="before any sequence"):
         cache_room(load_model("llama-2-70b"), DGX, plan)
+
+
+def test_the_fullest_stage_has_the_layers_that_others_lack() -> None:
+    """32 layers of Llama 2 7B on three stages: 11, 11 and 10. Its norms, table and head are in 16 bits, too."""
+    model, plan = load_model("llama-2-7b"), ServingPlan(engine="vllm", pipeline=3)
+    layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
+    assert token_bytes(model, plan) == pytest.approx(11 * 2 * 4096 * 2)
+    assert weight_bytes(model, plan) == pytest.approx(2 * (11 * layer + 32000 * 4096 + 4096))
+
+
+def test_a_sequence_takes_whole_blocks_and_none_beyond() -> None:
+    """100 blocks of 16 tokens of 2 B: 64 B of state fill two of them, 65 B a part of a third."""
+    load = Workload(rate=1.0, input_tokens=24.0, output_tokens=16.0)  # 32 tokens at the mean, two blocks
+    for state, each in ((0.0, 2), (64.0, 4), (65.0, 5)):
+        room = CacheRoom(block_tokens=16, blocks=100, token_bytes=2.0, state_bytes=state)
+        assert room.state_blocks == each - 2
+        assert room.sequences(32) == most_sequences(room, load) == 100 // each
 
 
 def test_latent_attention_keeps_one_copy_a_gpu_and_groups_of_attention_hold_their_own_sequences() -> None:

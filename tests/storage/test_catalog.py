@@ -31,6 +31,7 @@ def test_every_system_has_sources_and_a_sheet(name: str) -> None:
 
 def test_the_numbers_of_a_sheet_are_what_may_be_set() -> None:
     sheet = storage_sheet(*load_storage("weka-ra:4", {"server.read": "9 GB/s", "capacity": "856.8 TB"}))
+    assert sheet.figures["ports of a server"] == "2 x 200 Gb/s"
     assert sheet.values["server.read"] == pytest.approx(9e9)
     assert sheet.values["server.iops"] == pytest.approx(442.5e3)
     assert sheet.values["client.read"] == pytest.approx(16e9)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from podsim.errors import CatalogError, NoFitError, PodsimError
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.storage.checkpoints import state_of
-from podsim.storage.checkpoints_links import transfer, wires_of
+from podsim.storage.checkpoints_links import _run_flows, transfer, wires_of
 from podsim.storage.checkpoints_stores import _catalog, load_store, read_stores
 from podsim.storage.checkpoints_time import PLACES, Saving, checkpoint_times
 from podsim.storage.sizing import guidance
@@ -189,6 +189,17 @@ def test_words_all_at_once() -> None:
         PodsimError, match=r"to='moon' may be store.*mode='now' may be sync.*writers='me' may be all"
     ):
         Saving(to="moon", mode="now", writers="me")
+    with pytest.raises(
+        PodsimError, match=f"to='{'x' * 40}' may be"
+    ):  # of a long word as much as a line holds
+        Saving(to="x" * 100)
+
+
+def test_flows_share_again_when_one_is_through_and_the_first_names_the_full_link() -> None:
+    """Two at 0.5 B/s through a link of 1 B/s; after 2 s the second has its 4 B left for its other link, of 0.9 B/s."""
+    ways, sizes = [np.array([0]), np.array([0, 1])], np.array([1.0, 5.0])
+    seconds, fullest = _run_flows(ways, sizes, np.ones(2), np.array([1.0, 0.9]))
+    assert (seconds, fullest) == (pytest.approx(2 + 4 / 0.9), 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------- stores

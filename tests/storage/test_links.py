@@ -35,6 +35,13 @@ def test_two_streams_share_by_hand() -> None:
     assert b.loads == pytest.approx({"wide": 1.0, "narrow": 1.0})
 
 
+def test_bytes_that_rebuild_others_come_in_and_go_on() -> None:
+    """1.5 B read for a byte: all leave a server, the half that another server asked for arrives there, too."""
+    system, clients = load_storage("weka-ra")
+    use = access(system, storage_links(system, clients), LARGE, read_factor=1.5)
+    assert (use["server ports out"], use["server ports in"]) == pytest.approx((1.5, 0.5))
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     capacities=st.lists(st.floats(1e-3, 1e12), min_size=1, max_size=6),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -97,6 +98,10 @@ def test_rebuild_by_hand() -> None:
     hurt = damage(system, 1)
     assert hurt.rebuild == pytest.approx(860.16e12 * 6 / 8 * 4 / 6 * 0.9 * 0.5 * 6 / 4 / 8)
     assert fail_row(system, 4, 1, 0.5).rebuild_seconds == pytest.approx(5 * hurt.rebuild / (7 * 8e9))
+    assert system.server.ssd is not None
+    drive = replace(system.server.ssd, read_bandwidth=1e9, write_bandwidth=0.5e9)
+    slow = replace(system, server=replace(system.server, ssds=2, ssd=drive))  # reads and writes at 1 GB/s
+    assert fail_row(slow, 4, 1, 0.5).rebuild_seconds == pytest.approx(5 * hurt.rebuild / (7 * 1e9))
 
 
 @pytest.mark.parametrize("fill", [0.0, 0.5, 1.0])

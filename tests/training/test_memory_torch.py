@@ -20,7 +20,7 @@ from podsim.schedules.actions import Work
 from podsim.schedules.entries import SCHEDULES, build
 from podsim.training.batch import prepare
 from podsim.training.memory import KINDS, memory_kind_bytes
-from podsim.training.memory_torch import has_chunks_apart
+from podsim.training.memory_torch import has_chunks_apart, op_checkpoint_bytes, traffic_bytes
 from podsim.training.plan import Plan
 from podsim.training.software import Software, load_software
 from podsim.workload.model import Model
@@ -273,3 +273,26 @@ def test_fp8_keeps_operands_in_a_byte() -> None:
     case = {**BASE, **CASES["tensor parallel"], "recompute": "none"}
     low, high = (_kinds(case, software, precision=name)["activations"] for name in ("fp8", "bf16"))
     assert low < 0.8 * high
+
+
+def test_fewer_heads_of_keys_than_of_queries_by_hand() -> None:
+    """4,096 tokens of 2 B, 8 heads of 128 with 4 of keys and values, on one rank and on two.
+
+    Every second product is kept: queries, values, the MLP's gate and its last, with attention's output and a log-sum in
+    fp32 for each head. Keys and values grow from 4 heads to 8, both.
+    """
+    count, h, f, kv, sizes = 2 * 2048, 1024, 4096, 4 * 128, (1024, 8, 4, 4096, 4, 8000, 2048)
+    block = _llama(*sizes).layers[0]
+    plan = Plan(tp=np.array([1, 2]), dp=np.array([8, 4]), micro_batch=2, global_batch=16)
+    whole = 2 * count * (h + h + h + kv + f) + count * 8 * 4 + 2 * count * h
+    halved = 2 * count * (h + (h + h + kv + f) / 2) + count * 8 * 4 / 2 + 2 * count * h
+    summed = 2 * 2 * count * h  # of attention's output and of the MLP's
+    assert op_checkpoint_bytes(block, plan, 2048, h) == pytest.approx([whole, halved + summed])
+    # values of half the width halve attention's output
+    ops = [replace(op, value_dim=64) if op.kind == "attention" else op for op in block.ops]
+    narrow = op_checkpoint_bytes(replace(block, ops=tuple(ops)), plan, 2048, h)
+    assert narrow == pytest.approx([whole - 2 * count * h / 2, halved + summed - 2 * count * h / 4])
+    traffic = traffic_bytes(block, plan, 2048, h)
+    assert traffic.heads == pytest.approx([2 * count * h, 2 * count * h / 2])
+    assert traffic.repeated == pytest.approx([2 * 2 * count * (h - kv), 2 * 2 * count * (h - kv) / 2])
+    assert traffic.inner == pytest.approx([2 * count * f, 2 * count * f / 2])

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from podsim.hardware.cluster import load_cluster
+from podsim.kernels.elementwise import memory_seconds
 from podsim.network.nccl import Members, collective_seconds
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
 from podsim.training.layers import EP, LAUNCH, Pass, layer_table, straggler_factor
 from podsim.training.plan import Plan
+from podsim.training.shapes import Item, gemm_times
 from podsim.training.software import load_software
 from podsim.workload.catalog import load_model
 
@@ -187,3 +189,21 @@ def test_exchanges_of_experts_hide_behind_no_more_than_the_kernels_of_both_passe
     assert exchanges > kernels > 0  # eight copies of each token cross the network
     left = hiding[Pass.FORWARD, EP] + hiding[Pass.BACKWARD, EP]
     assert left == pytest.approx(exchanges - kernels)
+
+
+def test_casts_move_inputs_weights_and_output_gradients() -> None:
+    """2,048 tokens of hidden 2,304 on two ranks that gather in fp8: each casts its half of all operands."""
+    cluster = load_cluster("dgx-h100:1")
+    plan = Plan(tp=2, dp=4, global_batch=4, sequence_parallel=True, precision="fp8").arrays()
+    block = GPT.layers[0]
+    items = [Item(op, block) for op in block.ops if op.kind == "gemm"]
+    m, entry = 2048, replace(load_software("nemo-2024"), fp8_gather=True)
+    none, some = (
+        gemm_times(cluster.gpu, items, plan, m, replace(entry, cast_bytes=size)) for size in (0.0, 8.0)
+    )
+    for place, op in enumerate(item.op for item in items):
+        # inputs and their weights forward; backward the gradient of the outputs
+        moved = 8 * np.array([m * op.k / 2 + op.n * op.k / 2, m * op.n / 2])
+        first, second = memory_seconds(cluster.gpu, moved) / entry.memory_speed
+        assert some.forward[place, 0] - none.forward[place, 0] == pytest.approx(first)
+        assert some.backward[place, 0] - none.backward[place, 0] == pytest.approx(second)

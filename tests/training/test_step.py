@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.hardware.cluster import Cluster
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.kernels.elementwise import memory_seconds
 from podsim.training.batch import cost_slice, layout_of, prepare, step_cost
 from podsim.training.plan import Plan
@@ -207,3 +207,12 @@ def test_what_would_help_is_there() -> None:
     assert "faster links between GPUs" in told["a100-pcie-server"]
     across = predict_plan(model, load_cluster("dgx-a100-80gb:2"), replace(plan, dp=16, global_batch=16))
     assert "a faster network" in across.bottleneck
+
+
+def test_gpipe_on_a_slow_link_sends_all_states_and_then_all_gradients() -> None:
+    """Eight more micro-batches: each of 8 ranks sends its eighth at 1 MB/s, forward and, when all are there, backward."""
+    cluster, model = load_cluster("dgx-a100-80gb:2"), load_model("llama-2-7b")
+    slow = replace(cluster, network=replace(cluster.network, bandwidth=1e6))
+    plan = Plan(tp=8, pp=2, sequence_parallel=True, schedule="gpipe")
+    few, many = (predict_plan(model, slow, replace(plan, global_batch=count)).step_time for count in (8, 16))
+    assert many - few == pytest.approx(2 * 8 * 4096 * 4096 * 2 / 8 / 1e6, rel=0.05)

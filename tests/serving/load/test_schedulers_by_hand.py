@@ -46,7 +46,8 @@ def test_sglang_lets_decoding_wait_for_all_prompts() -> None:
 
 def test_a_long_prompt_is_divided_by_the_budget_or_waits_in_one_piece() -> None:
     # 250 tokens are three chunks of at most 101; in one piece they are one step
-    assert _times(_run(_KIND, [0], prompts=250)) == ([30], [34])
+    run = _run(_KIND, [0], prompts=250)
+    assert (_times(run), run.steps) == (([30], [34]), 3 + 4)
     whole = replace(_KIND, scheduler=SCHEDULERS["trtllm"])
     assert _times(_run(whole, [0], prompts=250)) == ([10], [14])
 
