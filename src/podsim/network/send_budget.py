@@ -43,7 +43,7 @@ def send_budget(
     reached, answered = 1.0 / picked.candidate.per_byte, size / picked.seconds
     rates = (line, after_headers, max(after_slot, reached), reached, answered)
     headers = f"headers, MTU {packet['payload']}"
-    names = (headers, "PCIe payloads", "not explained (completions, read credits)", "latency and ramp")
+    names = (headers, "PCIe payloads", "unexplained (completions, read credits)", "latency and ramp")
     taken = [before - after for before, after in pairwise(rates)]
     shares = zip((*names, "answered"), (*taken, answered), strict=True)
     low, high = (chunk["size"] / (chunk["size"] / reached + wait) for wait in reversed(chunk["seconds"]))
