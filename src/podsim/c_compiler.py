@@ -71,11 +71,12 @@ def compile_library(package: Path, target: Path) -> None:
     sources = [str(path) for path in source_files(package) if path.suffix == ".c"]
     aside = target.with_name(f"{target.name}.{os.getpid()}")
     problems = []
+    environment = {**os.environ, "TMPDIR": str(target.parent)}  # an ended compiler leaves its files there
     aside.touch()
     try:
         for compiler in compiler_commands():
             command = [*compiler, *FLAGS, "-I", str(package), "-o", str(aside), *sources, "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
             if done.returncode == 0:
                 aside.replace(target)
                 return

@@ -23,6 +23,7 @@ import ctypes
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import NoneType
@@ -148,27 +149,23 @@ def load_library() -> ctypes.CDLL:
     """
     name = library_name(PACKAGE)
     if (PACKAGE / name).exists():
-        try:
+        with suppress(OSError):  # built for another C library, in an installation that several systems share
             return ctypes.CDLL(str(PACKAGE / name))
-        except OSError:
-            pass  # built for another C library, in an installation that several systems share
-    from podsim.whole_files import scratch_folder  # most installations bring the library
+    from podsim.whole_files import scratch_folder, write_whole  # most installations bring the library
 
     folder = cache_folder("native")
-    if folder is not None:
-        path = folder / name
-        try:
-            if not is_private(path, stat.S_ISREG):
-                with scratch_folder(folder) as aside:
-                    _compile(aside / name)
-                    (aside / name).replace(path)
-            return ctypes.CDLL(str(path))
-        except OSError:
-            pass  # a full disk, or a folder from which nothing may be loaded
+    kept = None if folder is None else folder / name
+    with suppress(OSError):  # a folder from which nothing may be loaded
+        if kept is not None and is_private(kept, stat.S_ISREG):
+            return ctypes.CDLL(str(kept))
     with scratch_folder() as aside:
-        path = aside / name
-        _compile(path)
-        return ctypes.CDLL(str(path))
+        _compile(aside / name)
+        with suppress(OSError):  # a full or read-only disk
+            if kept is not None:
+                kept.unlink(missing_ok=True)  # a new file would keep the permissions of an old one
+                write_whole(kept, (aside / name).read_bytes())
+                return ctypes.CDLL(str(kept))
+        return ctypes.CDLL(str(aside / name))
 
 
 def is_compiled() -> bool:

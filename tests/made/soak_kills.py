@@ -1,5 +1,7 @@
 """Commands that are ended at random moments, on full and read-only disks too: whole files stay, and nothing else does.
 
+Some tries have an empty cache, on such a disk at times, that a second start of the same command shares.
+
 As root, each try has a /dev/shm of its own, and disks are small or read-only tmpfs; others go without these.
 """
 
@@ -33,6 +35,8 @@ _SOON = 5.0
 """s in which a command ends on an idle machine, and its processes are gone"""
 _REASONS = ("take more --steps", "take more\n  --steps", "leave --make out")
 """why a second start may not go on: the steps are done, and the dataset is there"""
+_COLD = 0.3
+"""share of tries with a cache of their own, which is empty, and with a second start beside the first"""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -47,6 +51,10 @@ class Scenario:
     """s that it usually takes on an idle machine"""
     again: str = ""
     """words that a second start has in addition"""
+    before: str = ""
+    """words of a start that runs to its end first"""
+    held: int = 0
+    """KiB that it leaves"""
     ends: bool = True
     """whether it ends by itself"""
     needs: str = ""
@@ -74,6 +82,17 @@ SCENARIOS: Mapping[str, Scenario] = {
         length=6.0, words=f"train --dp 2 --steps 12 --every 2 --keep 2 --checkpoint {{o}}/c "
         f"--metrics {{o}}/m.jsonl --save {{o}}/r.jsonl {_RUN}",
         files=("c", "c/*", "m.jsonl", "r.jsonl"), again="--resume",
+    ),
+    "resume": Scenario(
+        length=6.0, words=f"train --dp 2 --steps 12 --every 2 --keep 2 --checkpoint {{o}}/c --resume "
+        f"--save {{o}}/r.jsonl {_RUN}",
+        before=f"train --dp 2 --steps 4 --every 2 --keep 2 --checkpoint {{o}}/c {_RUN}", held=3500,
+        files=("c", "c/*", "r.jsonl"),
+    ),
+    "serve": Scenario(
+        length=4.0, words="serve best llama-3.1-8b --on 4xh100 --rate 20/s --ttft 500ms --tpot 30ms "
+        "--html {o}/b.html --launch vllm --save {o}/s",
+        files=("b.html", "s", "s/serve.sh"),
     ),
     "collective": Scenario(
         length=4.0, words="measure collective all-reduce --ranks 2 --sizes 1K:64K:8 --iters 3 "
@@ -167,25 +186,31 @@ class _Try:
     def __init__(self, name: str, chance: random.Random, folder: Path, seen: Figures) -> None:
         self.name, self.chance, self.folder, self.seen = name, chance, folder, seen
         self.scenario = SCENARIOS[name]
-        self.out, self.fixed, self.temporary, self.shared = (
-            folder / each for each in ("out", "fixed", "tmp", "shm")
+        self.out, self.fixed, self.temporary, self.shared, self.twin = (
+            folder / each for each in ("out", "fixed", "tmp", "shm", "twin")
         )
+        self.cache = folder / "cache" if chance.random() < _COLD else None
         self.mark = f"kills-{os.getpid()}-{chance.random()}"
         self.is_full = False
 
     def problem(self, number: int) -> str | None:
         """What is wrong after a random end, and after a second start."""
         seen, chance = self.seen, self.chance
-        for each in (self.out, self.fixed, self.temporary, self.shared):
-            each.mkdir()
+        for each in (self.out, self.fixed, self.temporary, self.shared, self.twin, self.cache):
+            if each:
+                each.mkdir()
         (self.fixed / "study.toml").write_text(_STUDY, "utf-8")
         disk = chance.choice(("", "", "", "full", "read-only")) if IS_ROOT else ""
         number_sent = chance.choice(_SIGNALS)
         moment = chance.random() * seen.lengths.setdefault(self.name, self.scenario.length * _load())
-        what = f"{self.name}, {number_sent.name} after {moment:.2f} s, disk {disk or 'good'}, try {number}: "
+        what = f"{self.name}, {number_sent.name} after {moment:.2f} s, disk {disk or 'good'}, "
+        what += f"{'two on an empty cache, ' if self.cache else ''}try {number}: "
         seen.tries[self.name] += 1
-        with self._disk(disk, is_replaced=chance.random() < 0.5):
-            wrong = self._run(number_sent, moment, disk) or self._lost() or self._left(number_sent)
+        with self._cache_disk(), self._disk(disk, is_replaced=chance.random() < 0.5):
+            twin = self._start(out=self.twin) if self.cache and not self.scenario.before else None
+            wrong = self._run(number_sent, moment, disk) or self._lost()
+            wrong = self._end_twin(twin) or wrong if twin else wrong
+            wrong = wrong or self._left(number_sent)
         share = (
             0.5 if self.scenario.again else 0.2 * (self.name != "serving")
         )  # it measures until it has a core
@@ -206,11 +231,14 @@ class _Try:
         """The folder of outputs as a small or a read-only disk; what is written there stays afterwards."""
         with ExitStack() as ending:
             if disk:
-                size = self.chance.choice((16, 64, 256)) if disk == "full" else 1024
+                size = self.scenario.held + (self.chance.choice((16, 64, 256)) if disk == "full" else 1024)
                 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", self.out], check=True)
                 ending.callback(self._unmount)
             if self.name == "storage":
                 (self.out / "c").mkdir()
+                (self.twin / "c").mkdir()
+            if self.scenario.before:
+                self._start(words=self.scenario.before).communicate(timeout=60 * _load())
             if is_replaced:
                 for name in self.scenario.files:
                     if (
@@ -226,6 +254,34 @@ class _Try:
             self.is_full = bool(disk)
             yield
 
+    @contextmanager
+    def _cache_disk(self) -> Iterator[None]:
+        """The cache as a good, a small or a read-only disk."""
+        options = self.chance.choice(("", "size=16k", "ro")) if self.cache and IS_ROOT else ""
+        if options:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(self.cache)], check=True)
+        try:
+            yield
+        finally:
+            if options:
+                subprocess.run(["umount", "-l", str(self.cache)], check=True)
+
+    def _end_twin(self, twin: subprocess.Popen[str]) -> str | None:
+        """What is wrong with the second start, which no signal reached, or which a server gets once it serves."""
+        try:
+            if not self.scenario.ends:
+                with suppress(subprocess.TimeoutExpired):
+                    twin.wait(self.scenario.length * _load())
+                twin.terminate()
+            text = twin.communicate(timeout=90 * _load())[1]
+        except subprocess.TimeoutExpired:
+            twin.kill()
+            return "the second start does not end"
+        good = (0, 1) if self.scenario.ends else (130, -signal.SIGTERM)
+        if twin.returncode not in good or "Traceback" in text:
+            return f"the second start ends with {twin.returncode}: {text[-600:]}"
+        return self._lost(self.twin)
+
     def _unmount(self) -> None:
         kept = self.folder / "kept"
         shutil.copytree(self.out, kept)
@@ -233,18 +289,21 @@ class _Try:
         self.out.rmdir()
         kept.rename(self.out)
 
-    def _start(self, more: Sequence[str] = ()) -> subprocess.Popen[str]:
-        words = self.scenario.words.format(
-            o=self.out, f=self.fixed, p=self.chance.randrange(20_000, 60_000)
-        ).split()
-        at = words.index("--") if "--" in words else len(words)
-        command = [sys.executable, "-m", "podsim.cli", *words[:at], *more, *words[at:]]
+    def _start(
+        self, more: Sequence[str] = (), *, words: str = "", out: Path | None = None
+    ) -> subprocess.Popen[str]:
+        words = (words or self.scenario.words).format(
+            o=out or self.out, f=self.fixed, p=self.chance.randrange(20_000, 60_000)
+        )
+        first, mark, last = words.partition(" -- ")
+        command = [sys.executable, "-m", "podsim.cli", *first.split(), *more, *f"{mark}{last}".split()]
         if IS_ROOT:
             command = ["unshare", "-m", "--propagation", "private", "sh", "-c",
                        'mount --bind "$0" /dev/shm && exec "$@"', str(self.shared), *command]  # fmt: skip
         environment = {
             **os.environ, "TMPDIR": str(self.temporary), "PODSIM_KILLS": self.mark, "OMP_NUM_THREADS": "1",
             "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            **({"XDG_CACHE_HOME": str(self.cache)} if self.cache else {}),
         }  # fmt: skip
         return subprocess.Popen(
             command, env=environment, cwd=self.fixed, start_new_session=True, text=True, stdin=subprocess.DEVNULL,
@@ -295,10 +354,11 @@ class _Try:
                     return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
         return False
 
-    def _lost(self) -> str | None:
+    def _lost(self, out: Path | None = None) -> str | None:
         """The first file that is not whole, or that nobody asked for."""
-        for path in sorted(self.out.rglob("*")):
-            name = path.relative_to(self.out).as_posix()
+        out = out or self.out
+        for path in sorted(out.rglob("*")):
+            name = path.relative_to(out).as_posix()
             if fnmatch(name, "podsim-*.scratch/*"):
                 continue  # the next start takes the folder away, see _left
             if not any(fnmatch(name, each) for each in self.scenario.files) and not (
@@ -310,10 +370,13 @@ class _Try:
                     _CHECKS.get(path.suffix, _is_text)(path, self.is_full)
                 except (ValueError, OSError, EOFError, zipfile.BadZipFile, sqlite3.Error) as problem:
                     return f"{name} is not whole: {problem}"
-        if self.name == "train":
-            for step in steps(self.out / "c") if (self.out / "c").is_dir() else ():
-                if why := damage(self.out / "c", step):
+        if self.name in ("train", "resume"):
+            kept = steps(out / "c") if (out / "c").is_dir() else []
+            for step in kept:
+                if why := damage(out / "c", step):
                     return f"the checkpoint of step {step}: {why}"
+            if self.scenario.before and not kept:
+                return "no checkpoint of the first start is left"
         return None
 
     def _left(self, number: int | None) -> str | None:
