@@ -177,6 +177,7 @@ def test_prices_that_cannot_be() -> None:
         "source": "us, 2026",
     }
     assert parse_prices({"a": good}, "f")
+    assert parse_prices({"a": good | {"high": good["low"]}}, "f")["a"].high == good["low"]
     wrong = {"low": -1.0}, {"source": ""}, {"high": 0.5}, {"purchase": 3.0}, {"colour": 1}, {"date": None}
     with pytest.raises(CatalogError) as caught:
         parse_prices({f"p{i}": good | change for i, change in enumerate(wrong)}, "prices.toml")
