@@ -59,6 +59,9 @@ def test_failures_favour_fewer_gpus():
     calm, rough = (goodput_rates(jobs, policy, Operations(rate=rate / 86400), 8)[0] for rate in (0.0, 0.5))
     assert calm.argmax() == 8
     assert rough.argmax() < 8
+    # twice the 64 GPUs are 16 nodes, each of which fails every second day and costs 10 minutes and half an hour
+    assert calm[5] == pytest.approx(2 * 0.95)
+    assert rough[5] == pytest.approx(2 * 0.95 * (1 - 16 * 0.5 / 86400 * 2400))
 
 
 def test_speeds_of_models_are_predicted(tmp_path):

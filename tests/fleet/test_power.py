@@ -19,7 +19,14 @@ from podsim.answers.expense import HOUR
 from podsim.cli import app
 from podsim.errors import CatalogError, PlanError, PodsimError
 from podsim.fleet.plan_lots import front, gpu_counts
-from podsim.fleet.power import capped_speed, cluster_power, count_switches, load_power, make_node
+from podsim.fleet.power import (
+    capped_speed,
+    cluster_power,
+    count_switches,
+    load_power,
+    make_node,
+    power_sources,
+)
 from podsim.fleet.power_catalog import figures, prices
 from podsim.fleet.power_hpl import grid, hpl
 from podsim.fleet.power_schema import parse_prices
@@ -170,6 +177,7 @@ def test_prices_that_cannot_be() -> None:
         "source": "us, 2026",
     }
     assert parse_prices({"a": good}, "f")
+    assert parse_prices({"a": good | {"high": good["low"]}}, "f")["a"].high == good["low"]
     wrong = {"low": -1.0}, {"source": ""}, {"high": 0.5}, {"purchase": 3.0}, {"colour": 1}, {"date": None}
     with pytest.raises(CatalogError) as caught:
         parse_prices({f"p{i}": good | change for i, change in enumerate(wrong)}, "prices.toml")
@@ -317,3 +325,10 @@ def test_figures_say_where_they_come_from() -> None:
         assert table.date
     with pytest.raises(PodsimError):
         make_node(load_cluster(DGX), 10.0)
+
+
+def test_only_what_a_cluster_has_is_a_source() -> None:
+    one, many = load_cluster("dgx-a100-80gb:1"), load_cluster("dgx-a100-80gb:16")
+    assert (count_switches(one) > 0, count_switches(many) > 0) == (False, True)
+    switch = f"{figures().switch.source} ({figures().switch.date})"
+    assert (switch in power_sources(one), switch in power_sources(many)) == (False, True)

@@ -219,3 +219,23 @@ def test_compute_hides_exchanges_but_for_what_they_slow() -> None:
     one = replace(entry, can_overlap=("overlap_grad",))
     assert _exposed_seconds(0.5, 0.3, (1.0, 2.0), one) == pytest.approx(0.5 + 0.03)
     assert _exposed_seconds(0.5, 0.3, (1.0, 2.0), replace(entry, can_overlap=())) == pytest.approx(0.8)
+
+
+def test_a_convolution_by_hand() -> None:
+    """7 x 7 with stride 2 over 224 pixels of 3 channels: 64 filters of 112 pixels, and 6 of 224 rows of a neighbour."""
+    graph = dimension_graph(load_network("resnet50", 8))
+    first = graph.ops[graph.graph.kind_names.index("conv")]
+    assert (first.sizes, first.columns) == ((8, 64, 112, 112, 3), (0, 2, 5, 5, 1))
+    assert first.halo == ((2, pytest.approx(6 / 224)), (3, pytest.approx(6 / 224)))
+    # the input has all but the filters, the weight filters and channels, and nothing divides its window
+    assert [(end.d, end.dim, end.parts) for end in graph.ends[first.position]] == [
+        (0, 0, 8), (1, 4, 3), (2, 2, 112), (3, 3, 112), (0, 1, 64), (1, 4, 3), (0, 0, 8), (1, 1, 64), (2, 2, 112),
+        (3, 3, 112),
+    ]  # fmt: skip
+
+
+def test_groups_of_channels_divide_with_their_filters() -> None:
+    graph = dimension_graph(load_network("efficientnet-b0", 8))
+    grouped = [op for op in graph.ops if graph.graph.kind_names[op.position] == "conv" and len(op.sizes) == 4]
+    assert grouped[0].sizes == (8, 32, 112, 112)  # behind a stem of stride 2, a filter of each of 32 channels
+    assert {op.columns for op in grouped} == {(0, 3, 5, 5)}

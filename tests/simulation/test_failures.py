@@ -11,9 +11,11 @@ import pytest
 from podsim.errors import PodsimError, SimulationError
 from podsim.questions.train.simulate import simulate
 from podsim.simulation.events import play
-from podsim.simulation.failures import stop
+from podsim.simulation.export import _stream_order
+from podsim.simulation.failures import _blocked_ops, stop
 from podsim.simulation.lower import lower
 from podsim.simulation.lower_links import Trouble
+from podsim.simulation.ops import Ops
 from podsim.training.plan import Plan
 
 PLANS = {
@@ -28,6 +30,21 @@ def failed(model, cluster, plan, rank, share, **more):
     lowered = lower(model, cluster, plan, kernels=False, trouble=Trouble(fail=(rank,)), **more)
     played = play(lowered.ops)
     return lowered, played, stop(lowered, played, plan, rank, share * played.seconds)
+
+
+def test_each_op_is_followed_by_the_next_of_its_stream():
+    """Streams 0, 1, 0, 1, 0: 0 before 2 before 4, and 1 before 3."""
+    assert _stream_order(np.array([0, 1, 0, 1, 0])).T.tolist() == [[0, 2], [2, 4], [1, 3]]
+
+
+def test_who_meets_a_failed_rank_waits_for_ever():
+    """Six streams: 0 and 1 meet, 2 and 3 meet apart, 4 waits for 1 and 5 for 2. Without 0 there is no 1 and no 4."""
+    ops = Ops(
+        stream=np.arange(6, dtype=np.int32), seconds=np.ones(6), before=np.array([1, 2], np.int32),
+        after=np.array([4, 5], np.int32), join=np.array([0, 0, 1, 1, -1, -1], np.int32),
+    )  # fmt: skip
+    assert _blocked_ops(ops, np.arange(6) == 0).tolist() == [True, True, False, False, True, False]
+    assert _blocked_ops(ops, np.arange(6) == 3).tolist() == [False, False, True, True, False, True]
 
 
 @pytest.mark.parametrize("name", PLANS)
