@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from podsim.answers.answer import call
 from podsim.answers.sweep import AlgorithmRow, Timed
 from podsim.errors import ClusterError, PodsimError
 from podsim.hardware.cluster import Cluster
@@ -270,11 +271,14 @@ def table_rows(
 
 def _alike_player(algo: str | Table, name: str, setting: SweepSetting) -> Callable[[float], float] | None:
     """Seconds of the hierarchical all-reduce, if it is asked for and the GPUs of the servers are alike."""
-    from podsim.network.alike_servers import hierarchical_player  # only --simulate needs it
-
     if not isinstance(algo, str) or (name, algo.strip().lower()) != ("all-reduce", _HIERARCHICAL):
         return None
-    return None if setting.axes else hierarchical_player(setting.fabric, setting.nodes, setting.local)
+    if setting.axes:
+        return None
+    player: Callable[[float], float] | None = call(
+        "network.alike_servers:hierarchical_player", setting.fabric, setting.nodes, setting.local
+    )
+    return player
 
 
 def _planes_text(setting: SweepSetting) -> str:
