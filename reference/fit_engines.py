@@ -29,9 +29,9 @@ from podsim.accuracy.price_engines import (
     attention_shape,
     engine_gpu,
     engine_run,
+    engine_sum,
     expert_shape,
     numbers_of,
-    sum_shape,
 )
 from podsim.axes import Bools, Floats
 from podsim.fitting import Fit, Parameter, Values, solve
@@ -151,7 +151,7 @@ class Group:
             rows = expert_rows(experts)
             return lambda c: experts_law(c, self.gpu, self.run, experts, rows)
         if self.law == "all-reduce":
-            sums = sum_shape(self.sizes)
+            sums = engine_sum(self.sizes["num_gpus"], self.sizes["bytes"])
             return lambda c: sums_law(c, self.gpu, sums)
         shape = attention_shape(self.law, self.sizes)
         if self.law.endswith("prefill"):

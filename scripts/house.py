@@ -79,7 +79,7 @@ def look(frame, event, argument):
     seen[id(code)] = code
     if code.co_name != "<module>" and not is_class_body(code):
         name = code.co_filename
-        if "/podsim/" in name and name.endswith(".py"):
+        if "/src/podsim/" in name and name.endswith(".py"):
             files.add(name[name.rindex("/podsim/"):])
 
 
