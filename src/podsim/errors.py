@@ -157,7 +157,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 def check_name(kind: str, name: str, known: Collection[str], error: type[PodsimError] = PodsimError) -> None:
     """Raise an error for an unknown name, with the closest ones."""
     if name not in known:
-        raise error(unknown_name(kind, name, known))
+        raise_all([unknown_name(kind, name, known)], error)
 
 
 def similar_names(name: str, known: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, check_name
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
@@ -115,8 +115,7 @@ def plain_costs(
 
     `channels_first`: tensors have the layout NCHW, so that convolutions on tensor cores convert them both ways.
     """
-    if precision not in PRECISIONS:
-        raise PlanError([unknown_name("precision", precision, PRECISIONS)])
+    check_name("precision", precision, PRECISIONS, PlanError)
     matmul = PRECISIONS[precision].matmul
     scale = element_bytes(precision) / graph.element
     moved = (graph.read + graph.written) * scale
@@ -176,8 +175,7 @@ def update_seconds(graph: OpGraph, gpu: Gpu, precision: str, optimizer: str, sof
 
     Raises PlanError for an unknown optimizer.
     """
-    if optimizer not in OPTIMIZERS:
-        raise PlanError([unknown_name("optimizer", optimizer, OPTIMIZERS)])
+    check_name("optimizer", optimizer, OPTIMIZERS, PlanError)
     moved = OPTIMIZERS[optimizer]
     if moved and element_bytes(precision) == 2.0:
         moved += _CAST

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from podsim.answers.graphs import Cut, GraphMemory
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, check_name
 from podsim.graphs.op_graph import OpGraph
 from podsim.hardware.parts import Gpu
 from podsim.training.shapes import element_bytes
@@ -36,8 +36,7 @@ def graph_memory(
 
     `tables`: B of those placed on the GPU; None: those of the graph, divided evenly.
     """
-    if optimizer not in STATES:
-        raise PlanError([unknown_name("optimizer", optimizer, STATES)])
+    check_name("optimizer", optimizer, STATES, PlanError)
     width = element_bytes(precision)
     parameters = float(graph.parameters.sum())
     activations = float(graph.kept.sum()) * width / graph.element

@@ -274,8 +274,7 @@ def base_name(gpu: Gpu) -> str:
 
 def gemm_constants(constants: KernelConstants, precision: str) -> tuple[GemmConstants, Correction | None]:
     """Constants and correction of the nearest fitted precision; PlanError for an unknown precision."""
-    if precision not in _NEAREST:
-        raise PlanError([unknown_name("precision", precision, _NEAREST)])
+    check_name("precision", precision, _NEAREST, PlanError)
     for name in (precision, *_NEAREST[precision]):
         if name in constants.gemm:
             return constants.gemm[name], constants.corrections.get(name)

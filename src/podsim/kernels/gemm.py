@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from podsim.axes import Floats
-from podsim.errors import PlanError, raise_all, unknown_name
+from podsim.errors import PlanError, check_name, raise_all
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.constants import GemmConstants, gemm_constants, kernel_constants
 from podsim.kernels.gemm_correction import Correction
@@ -67,8 +67,7 @@ _ARITHMETIC = {"fp8_block": "fp8", "int8_wo": "fp16", "int4_wo": "fp16"}
 
 def operand_bytes(precision: str) -> float:
     """B of one element of the input, its scales included; PlanError for an unknown precision."""
-    if precision not in _OPERAND:
-        raise PlanError([unknown_name("precision", precision, _OPERAND)])
+    check_name("precision", precision, _OPERAND, PlanError)
     return _OPERAND[precision]
 
 
@@ -218,8 +217,7 @@ def gemm_seconds(
     Source: module docstring, and the evidence of `kernel_constants(gpu)`.
     """
     peak = peak_of(gpu, precision)
-    if layout not in get_args(Layout):
-        raise PlanError([unknown_name("layout", layout, get_args(Layout))])
+    check_name("layout", layout, get_args(Layout), PlanError)
     sizes = np.broadcast_arrays(*positive(m=m, n=n, k=k, batch=batch))
     shape = sizes[0].shape
     mf, nf, kf, bf = (s.reshape(-1) for s in sizes)

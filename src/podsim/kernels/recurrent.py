@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, check_name
 from podsim.hardware.parts import Gpu
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import gemm_seconds, operand_bytes, positive
@@ -43,8 +43,7 @@ def recurrent_seconds(
     `part` is forward, state (the gradient that goes from step to step) or weight. Raises PlanError for another part,
     for sizes that are not positive, and for a precision the GPU has not.
     """
-    if part not in PARTS:
-        raise PlanError([unknown_name("part", part, PARTS)])
+    check_name("part", part, PARTS, PlanError)
     often, ways, rows, gates, state = positive(steps=steps, batch=batch, m=m, n=n, k=k)
     if part == "weight":
         return gemm_seconds(

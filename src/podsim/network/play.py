@@ -25,7 +25,7 @@ from podsim.network.collectives.prove import check_rows
 from podsim.network.collectives.table import ROW_FIELDS, Table, position, row_share
 from podsim.network.play_fold import fold_program
 from podsim.network.play_links import Fabric, Routes
-from podsim.network.play_program import Waits, mix, number_rows, waits
+from podsim.network.play_program import Waits, mix, number_rows, rows_of, waits
 from podsim.network.play_state import EVENTS, SOLVED, TIGHT, Program, State, typed_program
 from podsim.network.play_trains import end_state
 
@@ -106,13 +106,6 @@ def _check_routes(routes: Routes, fabric: Fabric, source: Ints, destination: Int
         )
 
 
-def _rows_of(values: Ints, n: int) -> tuple[Ints, Ints]:
-    """(pointer [n + 1], places of each value 0 .. n - 1, in order); negative values are left out."""
-    order = np.argsort(values, kind="stable")
-    pointer = np.searchsorted(values[order], np.arange(n + 1))
-    return pointer - pointer[0], order[pointer[0] :]
-
-
 def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, Any], Ints]:
     """The columns of Program about lanes, and where each link's busy time is kept.
 
@@ -163,9 +156,9 @@ def _program(table: Table, wait: Waits, lane: Ints, delay: Floats, lanes: dict[s
     flows, gates, groups = len(lane), len(wait.dep_ptr) - 1, len(wait.group_repeat)
     after = np.full(flows, -1)
     after[wait.before[wait.before >= 0]] = np.flatnonzero(wait.before >= 0)
-    gate_ptr, gate_flow = _rows_of(wait.gate, gates)
-    group_ptr, group_flow = _rows_of(wait.group, groups)
-    wake_ptr, wake = _rows_of(wait.dep_group, groups)
+    gate_ptr, gate_flow = rows_of(wait.gate, gates)
+    group_ptr, group_flow = rows_of(wait.group, groups)
+    wake_ptr, wake = rows_of(wait.dep_group, groups)
     wake_gate = np.repeat(np.arange(gates), np.diff(wait.dep_ptr))[wake]
     delays, which = np.unique(delay, return_inverse=True)  # of lanes: far fewer than flows
     rows: dict[str, Any] = {key: getattr(table, key) for key in ("repeat", "chunk", "turn", "channel")}

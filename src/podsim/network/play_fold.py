@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Ints, Shaped, SmallInts
 from podsim.native import c_function
-from podsim.network.play_program import entries, mix, number_rows
+from podsim.network.play_program import entries, mix, number_rows, rows_of
 from podsim.network.play_state import Program, typed_program
 
 
@@ -121,9 +121,9 @@ def _quotient_rows(pointer: Ints, first: Ints, columns: Shaped[Ints, "field row"
 
 def _inverse(pointer: Ints, values: Ints, n: int) -> tuple[Ints, Ints, Ints]:
     """(pointer, owner, place) of rows by value."""
-    order = np.argsort(values, kind="stable")
     owner = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
-    return np.searchsorted(values[order], np.arange(n + 1)), owner[order], order
+    start, order = rows_of(values, n)
+    return start, owner[order], order
 
 
 def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: SmallInts) -> tuple[dict[str, Any], Ints]:

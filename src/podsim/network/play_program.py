@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from podsim.axes import Ints, Shaped
+from podsim.axes import Ints, Shaped, SmallInts
 from podsim.errors import TableError
 from podsim.native import c_function
 from podsim.network.collectives.table import MOST_ROWS, ROW_FIELDS, Table, expand
@@ -62,6 +62,13 @@ def entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
     sizes = np.diff(pointer)[rows]
     row = np.repeat(np.arange(len(rows)), sizes)
     return row, np.repeat(pointer[rows] - np.cumsum(sizes) + sizes, sizes) + np.arange(len(row))
+
+
+def rows_of(values: Ints | SmallInts, n: int) -> tuple[Ints, Ints]:
+    """(pointer [n + 1], places of each value 0 .. n - 1, in order); negative values are left out."""
+    order = np.argsort(values, kind="stable")
+    pointer = np.searchsorted(values[order], np.arange(n + 1))
+    return pointer - pointer[0], order[pointer[0] :]
 
 
 class Trains(NamedTuple):

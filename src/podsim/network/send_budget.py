@@ -2,7 +2,7 @@
 
     headers        of packets with the largest payload of the network's class
     PCIe payloads  what the slot carries both ways at once, where that is less, as far as the law counts it
-    not explained  the rest down to what the law lets an adapter reach: completions, read credits, whatever it is
+    unexplained    the rest down to what the law lets an adapter reach: completions, read credits, whatever it is
     start          what the latency and the ramp of the law take at this size
 
 Together with what is answered they are the line. Limits: NCCL's chunks are a hypothesis, printed as a range beside them.

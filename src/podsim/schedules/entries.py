@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from podsim.errors import ScheduleError, raise_all, unknown_name
+from podsim.errors import ScheduleError, check_name, raise_all
 from podsim.records import dataclass, replace
 from podsim.schedules.actions import ScheduleTable, Work, updates_before
 from podsim.schedules.classic import breadth_first, gpipe, interleaved, one_f_one_b
@@ -240,8 +240,7 @@ SCHEDULES: dict[str, ScheduleEntry] = {entry.name: entry for entry in _ENTRIES}
 
 def build(name: str, p: int, v: int, m: int) -> ScheduleTable:
     """The table of a schedule for p ranks, v chunks of each and m micro-batches; ScheduleError says what would work."""
-    if name not in SCHEDULES:
-        raise ScheduleError([unknown_name("schedule", name, SCHEDULES)])
+    check_name("schedule", name, SCHEDULES, ScheduleError)
     wrong = SCHEDULES[name].problems(p, v, m)
     raise_all(wrong, ScheduleError)
     return SCHEDULES[name].build(p, v, m)

@@ -33,7 +33,7 @@ from podsim.training.memory import (
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
-from podsim.training.search_space import Division, SearchSpace
+from podsim.training.search_space import LATER, Division, SearchSpace
 from podsim.training.software import Software
 from podsim.workload.model import Model
 
@@ -41,7 +41,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 _DIVIDED_KEY = ("tp", "pp", "virtual_stages", "schedule", "dp", "cp", "ep", "expert_tp")
 """The fields that the bytes which ranks divide depend on, with zero and shard."""
-_LATER = ("zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param")
 
 
 class _Fitting(NamedTuple):
@@ -191,7 +190,7 @@ def space_memory(model: Model, space: SearchSpace, software: Software) -> SpaceM
         held = held_weights(own, software, stages.of(first), weights.of(first))
         return np.asarray(reduce(np.add, divided_bytes(own, software, held)))
 
-    left_out = _LATER if torch else (*_LATER, "overlap_tp")
+    left_out = LATER if torch else {*LATER, "overlap_tp"}
     columns = {name: np.asarray(getattr(rows, name)) for name in ARRAY_FIELDS if name not in left_out}
     return SpaceMemory(
         space=space,

@@ -115,9 +115,7 @@ class _Times:
         """(s, the least time of each plan, infinite after an interruption; whether there was none)."""
         width = len(self.fitting.space.modes)
         layout = self.fitting.rows * width + self.fitting.modes
-        has_plan = np.zeros(self.places.size * width, dtype=bool)
-        has_plan[layout] = True
-        layouts = np.flatnonzero(has_plan)
+        layouts, number = _numbered(layout, self.places.size * width)
 
         def least(chunk: slice) -> Shaped[Array, "plan"]:
             own = self._layouts(*np.divmod(layouts[chunk], width))
@@ -127,10 +125,9 @@ class _Times:
         bound = np.concatenate(until_interrupted(map_all(least, parts, jobs), len(parts), report))
         seconds = np.append(bound, np.full(layouts.size - bound.size, np.inf))
         ends = [
-            self.ends[number].of(self.places[rows]).last.optimizer
-            for number, rows in self.fitting.by_division()
+            self.ends[division].of(self.places[rows]).last.optimizer
+            for division, rows in self.fitting.by_division()
         ]
-        number = np.cumsum(has_plan, dtype=np.int32) - np.int32(1)
         return seconds[number[layout]] + np.concatenate(ends), bound.size == layouts.size
 
     def _part_seconds(self, part: tuple[int, Array]) -> Shaped[Array, "flags position"]:
@@ -179,22 +176,25 @@ class _Times:
         return positions, self.seconds_at(positions, jobs)
 
 
+def _numbered(used: Array, count: int) -> tuple[Array, Shaped[Array, "position"]]:
+    """(the positions below `count` that are used, ascending; the number of each position among them)."""
+    is_used = np.zeros(count, dtype=bool)
+    is_used[used] = True
+    return np.flatnonzero(is_used), np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+
+
 def _times(model: Model, cluster: Cluster, fitting: FittingPlans, software: Software, flags: Array) -> _Times:
     """Tables for the times of plans that fit."""
     rows = fitting.space.rows
-    has_plan = np.zeros(rows.size, dtype=bool)
-    has_plan[fitting.rows] = True
-    places = np.cumsum(has_plan, dtype=np.int32) - np.int32(1)
-    tables = prepare(model, cluster, rows.take(np.flatnonzero(has_plan)), search=True)
+    with_plan, places = _numbered(fitting.rows, rows.size)
+    tables = prepare(model, cluster, rows.take(with_plan), search=True)
     first, group = distinct_keys(tables.plan, [name for name in GROUP_KEY if name not in ("zero", "shard")])
     groups, ends = tables.plan.take(first), []
     for number, own in fitting.by_division():
         division = fitting.space.divisions[number]
-        seen = np.bincount(group[places[own]], minlength=first.size) > 0
-        seen[0] |= not own.size
-        sub = groups.take(np.flatnonzero(seen)).having({"zero": division.zero, "shard": division.shard})
-        index = (np.cumsum(seen, dtype=np.int32) - np.int32(1))[group]
-        ends.append(Keyed(end_table(model, cluster, sub.arrays().wide(), software), index))
+        seen, number_of = _numbered(group[places[own]] if own.size else np.zeros(1, np.intp), first.size)
+        sub = groups.take(seen).having({"zero": division.zero, "shard": division.shard})
+        ends.append(Keyed(end_table(model, cluster, sub.arrays().wide(), software), number_of[group]))
     return _Times(flags=flags, fitting=fitting, tables=tables, ends=ends, places=places)
 
 

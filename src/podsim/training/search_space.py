@@ -21,7 +21,7 @@ from podsim.training.search_limits import Space
 from podsim.training.software import Software
 from podsim.workload.model import Model
 
-_LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
+LATER = {"zero", "shard", "recompute", "recompute_layers", "overlap_grad", "overlap_param"}
 """The fields that are tried on each layout."""
 _SHORT = {"zero", "shard", "recompute_layers", "schedule", "virtual_stages"}
 """The fields whose values need one byte; products of the others need more."""
@@ -173,7 +173,7 @@ def space(
     useless = (grow.columns["tp"] == 1) & (grow.columns["overlap_tp"] != choices.of("overlap_tp", overlap)[0])
     grow.keep("overlap_tp without a TP group", ~useless)
     grow.add("flash", choices.of("flash", [True, False]), ["flash"])
-    for name in sorted(choices.wanted.keys() - grow.columns.keys() - _LATER):
+    for name in sorted(choices.wanted.keys() - grow.columns.keys() - LATER):
         grow.add(name, choices.of(name, ()))
     rows = grow.plan.arrays()
     grow.columns[_ROW] = np.arange(grow.size)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from podsim.errors import PlanError, unknown_name
+from podsim.errors import PlanError, check_name
 from podsim.packaged import packaged_toml
 from podsim.units import parse_quantity
 
@@ -55,8 +55,7 @@ def image_loaders() -> Mapping[str, ImageLoader]:
 
 def load_image_loader(name: str) -> ImageLoader:
     """The loader of a name. Raises PlanError for an unknown one."""
-    if name not in image_loaders():
-        raise PlanError([unknown_name("loader", name, image_loaders())])
+    check_name("loader", name, image_loaders(), PlanError)
     return image_loaders()[name]
 
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from podsim.errors import ClusterError, unknown_name
+from podsim.errors import ClusterError, check_name
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.fabrics.builders import copied_capacity, host_cluster, node_of
 from podsim.hardware.fabrics.node import Node, ways
@@ -49,8 +49,7 @@ class HostWay:
 @lru_cache(maxsize=64)
 def host_way(cluster: Cluster, way: str) -> HostWay:
     """The way of a cluster's servers, one of WAYS; ClusterError where a server cannot have it."""
-    if way not in WAYS:
-        raise ClusterError(unknown_name("way through a server", way, WAYS))
+    check_name("way through a server", way, WAYS, ClusterError)
     host = host_cluster(cluster)
     node, nics, gpus = node_of(host), host.nics, host.gpus_per_node
     if not nics:
