@@ -66,6 +66,12 @@ def test_batches_that_make_no_sense(batches: str) -> None:
         scale_sharpness(batches=batches)
 
 
+@pytest.mark.parametrize("wrong", [{"seeds": 0}, {"seeds": 65}, {"samples": 63}, {"epochs": 0}])
+def test_sizes_outside_their_bounds_are_refused_before_training(wrong: dict[str, int]) -> None:
+    with pytest.raises(PodsimError, match=f"{next(iter(wrong))}=.*: give .* to "):
+        scale_sharpness(batches="8,16", **wrong)
+
+
 @pytest.mark.long
 def test_the_run_of_the_documents_comes_again() -> None:
     """Another machine sums in another order, so that runs part; means of five seeds do not part far."""

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 
 from podsim.answers.batch_sizes import Sharpness, SharpnessRow
 from podsim.errors import raise_all
+from podsim.lab.run_sizes import out_of_bounds
 from podsim.lab.training.sharpness import Minimum, SharpnessTask, train_group
 from podsim.learning.batch_rules import scaled_rate
 from podsim.options.output_options import PlotOutput
@@ -63,7 +64,7 @@ def scale_sharpness(options: SharpnessOptions, *, progress: Progress = no_progre
 
 def _batches(options: SharpnessOptions) -> list[int]:
     words = options.batches.split(",")
-    problems = []
+    problems = out_of_bounds(options)
     if (
         not all(word.strip().isdecimal() and 0 < int(word) <= options.samples for word in words)
         or len(words) < 2

@@ -17,6 +17,7 @@ from podsim.graphs.capturing import capture_module
 from podsim.graphs.frozen_layers import trained_graph
 from podsim.graphs.op_graph import OpGraph
 from podsim.lab.processes import stopped_by_signals
+from podsim.lab.run_sizes import out_of_bounds
 from podsim.lab.serving.image_engine import ImageEngine
 from podsim.lab.serving.load_generator import last_token
 from podsim.lab.serving.served_run import SentLoad, ServerRun, run_requests
@@ -28,7 +29,7 @@ from podsim.lab.wires import load_torch
 from podsim.learning.format_accuracy import all_accuracy
 from podsim.learning.sparsity import compressed_bytes
 from podsim.options.output_options import PlotOutput
-from podsim.options.question import option, options_of, question
+from podsim.options.question import option, question
 from podsim.serving.triton import tensor_list
 from podsim.whole_files import scratch_folder, write_whole
 
@@ -66,14 +67,7 @@ def measure_transfer(
     `progress` is called with (steps done, steps, what the last gave). Ctrl-C, SIGTERM and SIGHUP keep the steps that
     ended. Raises PodsimError for what makes no sense, LabError without PyTorch.
     """
-    sizes = {name: known for name, known in options_of(MeasureTransferOptions).items() if known.most}
-    raise_all(
-        [
-            f"{name}={getattr(options, name)}: give {known.least} to {known.most}"
-            for name, known in sizes.items()
-            if not known.least <= getattr(options, name) <= (known.most or 0)
-        ]
-    )
+    raise_all(out_of_bounds(options))
     task = TransferTask(**{name: getattr(options, name) for name in TransferTask.__dataclass_fields__})
     answer = Transferred(samples=options.samples, repository=str(options.to or ""), rows=(), stopped=True)
     stages: list[Stage] = []
