@@ -63,13 +63,8 @@ def _written_out(full: Table, fabric: Fabric) -> str:
     assert np.array_equal(sizes, shares), "SimGrid's transfers are whole bytes"
     ends, lane = np.unique(np.stack([full.source, full.destination]), axis=1, return_inverse=True)
     indptr, links = fabric.routes(*ends)
-    lines = [
-        " ".join(map(repr, [len(fabric.capacity), *fabric.capacity.tolist()])),
-        str(len(lanes := ends.T)),
-    ]
-    lanes = ends.T.tolist()
-    lines.append(str(len(lanes)))
-    for (source, destination), first, last in zip(lanes, indptr[:-1], indptr[1:], strict=True):
+    lines = [" ".join(map(repr, [len(fabric.capacity), *fabric.capacity.tolist()])), str(len(ends.T))]
+    for (source, destination), first, last in zip(ends.T, indptr[:-1], indptr[1:], strict=True):
         lines.append(f"{source} {destination} {last - first} {' '.join(map(str, links[first:last]))}")
     waits = _waits(full, lane)
     lines.append(str(len(waits)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podsim.axes import Ints, Shaped, SmallInts
 from podsim.native import c_function
-from podsim.network.play_program import entries, mix, number_rows, rows_of
+from podsim.network.play_program import entries, mix, number_rows, renumber, rows_of
 from podsim.network.play_state import Program, typed_program
 
 
@@ -132,7 +132,7 @@ def _quotient_lanes(p: Program, lane: Ints, lane_first: Ints, link: SmallInts) -
     A link of class x is crossed by (lanes of class a) x (their links of class x) / (links of class x) lanes of class a.
     """
     lanes, alone = len(p.start), len(p.capacity) - len(p.start)
-    used = np.unique(p.link[p.link < alone])
+    used, _ = renumber(p.link[p.link < alone], alone)
     numbers, first = _classes(link[used])
     link_number = np.full(len(p.capacity), -1)
     link_number[used] = numbers

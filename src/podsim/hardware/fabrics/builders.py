@@ -15,7 +15,7 @@ from podsim.axes import Floats
 from podsim.hardware.catalog import load_nic, load_switch
 from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.hardware.fabrics.fabric_links import Fabric, Routing
-from podsim.hardware.fabrics.node import Node
+from podsim.hardware.fabrics.node import Node, working_ways
 from podsim.hardware.fabrics.server_routes import assemble
 from podsim.hardware.fabrics.servers import server_node
 from podsim.hardware.fabrics.torus import torus_fabric
@@ -96,7 +96,7 @@ def _apply_faults(fabric: Fabric, cluster: Cluster) -> Fabric:
 
 def _cable_latency(node: Node, kind: str, latency: float) -> Floats:
     """s of each port's cable: half the latency to another server, without that inside this server."""
-    way = node.working_ways
+    way = working_ways(node)
     ports, gpus = node.places(kind), node.places("gpu")
     left = []
     for port in ports:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -136,11 +136,6 @@ class Node:
         """s. The latency of each link."""
         return np.repeat(np.array([cable.latency for cable in self.cables], np.float64), 2)
 
-    @cached_property
-    def working_ways(self) -> Ways:
-        """The best ways over all links."""
-        return _find_ways(self, np.ones(self.links, np.bool_))
-
 
 Way = tuple[int, ...]
 Reach = dict[int, tuple[float, list[Way]]]
@@ -162,7 +157,13 @@ class Ways:
 
 def ways(node: Node, alive: Bools) -> Ways:
     """The best ways over the links that are alive, [links of the node]."""
-    return node.working_ways if alive.all() else _find_ways(node, alive)
+    return working_ways(node) if alive.all() else _find_ways(node, alive)
+
+
+@lru_cache(maxsize=32)
+def working_ways(node: Node) -> Ways:
+    """The best ways over all links."""
+    return _find_ways(node, np.ones(node.links, np.bool_))
 
 
 def _find_ways(node: Node, alive: Bools) -> Ways:

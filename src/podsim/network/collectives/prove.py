@@ -22,9 +22,10 @@ def check_rows(table: Table) -> None:
     """Raise TableError for the first row that no table may have."""
     turning = table.turn != 0
     low, high = table.chunk, table.chunk + table.count
-    wheel = np.maximum(table.wheel, 1)
-    aligned = (table.chunk % table.count.clip(1) == 0) & (wheel % table.count.clip(1) == 0)
-    inside = table.chunk // wheel * wheel + wheel <= table.chunks
+    chunk, count, wheel = (column[turning] for column in (low, table.count.clip(1), table.wheel.clip(1)))
+    held = (chunk % count == 0) & (wheel % count == 0) & (chunk // wheel * wheel + wheel <= table.chunks)
+    slipping = turning.copy()
+    slipping[turning] = ~held
     rules = (
         (table.step < 0, "step", "is negative; steps count from 0"),
         (
@@ -51,7 +52,7 @@ def check_rows(table: Table) -> None:
             "sends the same chunk again and again; give it a turn of +1 or -1",
         ),
         (abs(table.turn) > 1, "turn", "is not -1, 0 or +1"),
-        (turning & ~(aligned & inside), "wheel", "does not hold the chunk in whole counts inside the table"),
+        (slipping, "wheel", "does not hold the chunk in whole counts inside the table"),
         (table.own & (table.source >= table.ranks), "source", "is a switch and has no data of its own"),
     )
     for bad, column, rule in rules:
