@@ -133,8 +133,8 @@ def _lanes(routes: Routes, fabric: Fabric, channels: Ints) -> tuple[dict[str, An
         np.concatenate([len(shared) + np.arange(lanes), link]),
     )
     order = np.argsort(lane_of * 4 + kind, kind="stable")
-    start = np.searchsorted(lane_of[order], np.arange(lanes + 1))
-    bound = np.bincount(lane_of[order], kind[order] < 3, lanes).astype(np.int64)
+    start = np.cumsum(np.bincount(lane_of + 1, minlength=lanes + 1))
+    bound = np.bincount(lane_of, kind < 3, lanes).astype(np.int64)
     columns: dict[str, Any] = {
         "start": start[:-1], "first": start[:-1] + (channels == 1), "middle": start[:-1] + bound, "end": start[1:],
         "link": link[order], "use": np.ones(len(order)), "capacity": np.concatenate([capacity, limit]),

@@ -65,9 +65,9 @@ def entries(pointer: Ints, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def rows_of(values: Ints | SmallInts, n: int) -> tuple[Ints, Ints]:
-    """(pointer [n + 1], places of each value 0 .. n - 1, in order); negative values are left out."""
+    """(pointer [n + 1], places of each value 0 .. n - 1, in order); values of -1 are left out."""
     order = np.argsort(values, kind="stable")
-    pointer = np.searchsorted(values[order], np.arange(n + 1))
+    pointer = np.cumsum(np.bincount(values + 1, minlength=n + 1))
     return pointer - pointer[0], order[pointer[0] :]
 
 
@@ -111,10 +111,11 @@ def _order(table: Table) -> tuple[Ints, Ints]:
     order = np.lexsort((table.step, table.channel, lane))
     first, then = order[:-1], order[1:]
     joined = (lane[first] == lane[then]) & (table.channel[first] == table.channel[then])
+    first, then = first[joined], then[joined]
     before = np.full(len(lane), -1)
-    before[then[joined]] = first[joined]
-    last = table.step + table.repeat
-    running = joined & (last[first] > table.step[then]) & (table.repeat[first] + table.repeat[then] > 2)
+    before[then] = first
+    is_train = table.repeat[first] + table.repeat[then] > 2
+    running = is_train & (table.step[first] + table.repeat[first] > table.step[then])
     both = np.concatenate([first[running], then[running]])
     return before, np.unique(both[table.repeat[both] > 1])
 
@@ -147,19 +148,19 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
     member, readers = number_rows(np.stack([*rows, table.source, table.own.astype(np.int64)]))
     group, writers = number_rows(np.stack([*rows, table.destination]))
     wheel = np.maximum(table.wheel, 1)
-    low = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)[writers]
-    order = np.lexsort((low, table.destination[writers]))
+    low = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)
+    place_of_low = (table.destination * table.chunks + low)[writers]
+    order = np.argsort(place_of_low, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    writers = writers[order]
+    writers, place_of_low = writers[order], place_of_low[order]
     node_ptr = np.searchsorted(table.destination[writers], np.arange(table.nodes + 1))
     widest = np.max(np.where(table.repeat > 1, wheel, table.count)[writers], initial=0)
-    place_of_low = table.destination[writers] * table.chunks + low[order]
     split = np.zeros(len(table.step), np.int64)
     data = np.flatnonzero(~table.own[readers])
     first = readers[data]
-    earliest = np.where(table.repeat > 1, table.chunk // wheel * wheel, table.chunk)[first] - widest
-    begin = np.searchsorted(place_of_low, table.source[first] * table.chunks + earliest.clip(0))
+    earliest = (low[first] - widest).clip(0)
+    begin = np.searchsorted(place_of_low, table.source[first] * table.chunks + earliest)
     trains = Trains(table.source, table.step, table.repeat, table.chunk, table.count, table.turn, wheel)
     pairs = np.empty((3, 4 * (len(first) + len(writers))), np.int64)
     n = _pairs(first, len(first), writers, begin, node_ptr, trains, pairs, pairs.shape[1], split)
@@ -178,7 +179,7 @@ def _data(table: Table, before: Ints) -> Waits | Ints:
     group_of[used_groups] = np.arange(len(used_groups))
     return Waits(
         gate=gate_of[member],
-        dep_ptr=np.searchsorted(dep_gate, np.arange(len(used_gates) + 1)),
+        dep_ptr=np.cumsum(np.bincount(dep_gate + 1, minlength=len(used_gates) + 1)),
         dep_group=dep_group.astype(np.int64),
         dep_lag=lags,
         group=group_of[rank[group]],
