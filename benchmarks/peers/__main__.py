@@ -13,7 +13,6 @@ import argparse
 import os
 import platform
 import subprocess
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +40,7 @@ def main() -> None:
     asked.work.mkdir(parents=True, exist_ok=True)
     head = about(
         "report", date=time.strftime("%Y-%m-%d"), processors=os.cpu_count(), machine=platform.machine(),
-        python=platform.python_version(), numpy=version("numpy"), arguments=" ".join(sys.argv[1:]),
+        python=platform.python_version(), numpy=version("numpy"),
     )  # fmt: skip
     parts = [head]
     for name in [asked.only] if asked.only else PEERS:
