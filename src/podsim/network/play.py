@@ -245,12 +245,8 @@ def play(table: Table | Prepared, size: float, fabric: Fabric | None = None, *, 
         table = prepare(table, fabric, fold=fold)
     if not (size >= 0.0 and np.isfinite(size)):
         raise TableError(f"{table.name}: size {size} B; it must be finite and not negative")
-    now, finish, link_bytes, link_busy = (
-        0.0,
-        np.zeros(table.ranks),
-        np.zeros(table.links),
-        np.zeros(table.links),
-    )
+    now, finish = 0.0, np.zeros(table.ranks)
+    link_bytes, link_busy = np.zeros(table.links), np.zeros(table.links)
     events = simulated = solved = 0
     for stage in table.stages:
         state = _run(stage.program, size)
