@@ -56,12 +56,13 @@ def sampled_rows(path: Path) -> list[dict[str, str]]:
     """An even sample of a raw table of kernels, as large as _SAMPLED says; ids are the file and the line."""
     stem = path.name.removesuffix(".csv.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    most = _SAMPLED.get(rows[0].get("op_name", ""), _OTHERS) if rows else 0
+        columns, *rows = csv.reader(file)
+    most = _SAMPLED.get(dict(zip(columns, rows[0], strict=True)).get("op_name", ""), _OTHERS) if rows else 0
     step = max(1.0, len(rows) / max(most, 1))
     picked = [int(step * at) for at in range(min(len(rows), most))]
     source = _COLLECTED.format(stem)
-    return [{**rows[at], "id": f"{stem}/{at + 2}", "source": source, "reason": ""} for at in picked]
+    more = {"source": source, "reason": ""}
+    return [dict(zip(columns, rows[at], strict=True)) | {"id": f"{stem}/{at + 2}"} | more for at in picked]
 
 
 @cache
