@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from podsim.accuracy.price_engines import (
     COLUMNS,
@@ -141,22 +142,28 @@ def nearest_kernels(
 
 def _distance(row: Row, gpu: Gpu, run: EngineRun, sizes: Mapping[str, float]) -> float:
     """Octaves between the sizes and number widths of a row and those asked for, and one for each other difference."""
-    theirs = [float(numbers_of([row.text(column)], column)[0]) for column in sizes]
+    device, other, theirs = _read(row, tuple(sizes))
     octaves = sum(
         abs(math.log2((at + 1) / (size + 1)))
         for at, size in zip(theirs, sizes.values(), strict=True)
         if at >= 0
     )
-    other = engine_run(row.fields)
     differences = (
         bool(run.engine) and other.engine != run.engine,
         other.precision != run.precision,
         bool(run.cache) and other.cache != run.cache,
         bool(run.kernel) and other.kernel != run.kernel,
-        engine_gpu(row.text("device")).name != gpu.name,
+        device != gpu.name,
     )
     widths = math.log2(format_bytes(other.precision) / format_bytes(run.precision))
     return octaves + sum(differences) + abs(widths)
+
+
+@cache
+def _read(row: Row, columns: tuple[str, ...]) -> tuple[str, EngineRun, list[float]]:
+    """The GPU of a measured kernel, its engine and number formats, and its sizes by column."""
+    sizes = [float(numbers_of([row.text(column)], column)[0]) for column in columns]
+    return engine_gpu(row.text("device")).name, engine_run(row.fields), sizes
 
 
 def _predicted(row: Row, sizes: Mapping[str, float]) -> float:
