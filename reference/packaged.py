@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import io
 import re
 import sys
 import tomllib
@@ -102,11 +101,7 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
 
 def table_text(kind: Kind) -> str:
     """The shipped table of a kind, as CSV."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, list(kind.columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(canonical(kind, row) for row in raw_rows(kind.name))
-    return out.getvalue()
+    return csv_text([canonical(kind, row) for row in raw_rows(kind.name)], kind.columns)
 
 
 @cache

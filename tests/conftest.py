@@ -33,7 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.set_threshold(100_000, 20, 20)  # garbage is a third of the time of tests that read every module
-    if getattr(config.option, "dist", "no") == "load":  # with -n: a file's fixtures are made once, long files begin
+    if (
+        getattr(config.option, "dist", "no") == "load"
+    ):  # with -n: a file's fixtures are made once, long files begin
         config.option.dist, config.option.loadscopereorder = "loadfile", False
 
 

@@ -42,7 +42,8 @@ def _shown(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [command for command in _commands() if f"{command} --json" not in recorded() or _shown(command)]
+    "command",
+    [command for command in _commands() if f"{command} --json" not in recorded() or _shown(command)],
 )
 def test_commands_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each from an empty directory; a replay runs what saves its experiment first. tests/golden runs the others."""

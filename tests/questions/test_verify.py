@@ -322,7 +322,9 @@ def test_the_browser_prints_the_page(tmp_path: Path) -> None:
 @pytest.mark.fio
 def test_the_real_fio_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def shorter(command: list[str], seconds: float) -> str:
-        words = [word.replace("time=0.5", "time=0.1").replace("nrfiles=500", "nrfiles=20") for word in command]
+        words = [
+            word.replace("time=0.5", "time=0.1").replace("nrfiles=500", "nrfiles=20") for word in command
+        ]
         return run_tool(words, seconds)
 
     monkeypatch.setattr(storage_checks, "run_tool", shorter)

@@ -68,5 +68,7 @@ def test_every_training_row_of_a_network_has_a_recipe_or_a_reason() -> None:
 
 
 def test_every_part_has_rows() -> None:
-    parts = {(kind.name, part) for kind in CURATED for row in _shipped(kind) for part in row["tables"].split()}
+    parts = {
+        (kind.name, part) for kind in CURATED for row in _shipped(kind) for part in row["tables"].split()
+    }
     assert parts >= {(str(rule["of"]), slug) for slug, rule in packaged._memberships().items()}
