@@ -94,7 +94,8 @@ def canonical(row: Mapping[str, str]) -> dict[str, str]:
     """The canonical columns of a row: its network, cluster and plan, or the reason why it has none."""
     blank = dict.fromkeys(COLUMNS, "")
     try:
-        cells, run = stated_row(row).cells, own_training_run(row)
+        stated = stated_row(row)
+        cells, run = stated.cells, own_training_run(stated)
     except (PodsimError, NotExpressible) as problem:
         return blank | {"reason": str(problem)}
     return blank | {
@@ -121,14 +122,13 @@ def training_run(row: Mapping[str, str]) -> TrainingRun:
     if cell_text(row, "plan") or cell_text(row, "reason"):
         return described_run(row)
     try:
-        return own_training_run(row)
+        return own_training_run(stated_row(row))
     except PodsimError as error:
         raise NotExpressible(str(error)) from error
 
 
-def own_training_run(row: Mapping[str, str]) -> TrainingRun:
+def own_training_run(stated: Remarks) -> TrainingRun:
     """The run that a row describes in its own words; NotExpressible with the reason."""
-    stated = stated_row(row)
     cells = stated.cells
     model = read_model(cells["network"])
     cluster = read_cluster(cells["cluster"]).subset(read_count(cells, "n_gpus"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import io
 import re
 import sys
 import tomllib
@@ -56,12 +55,13 @@ def sampled_rows(path: Path) -> list[dict[str, str]]:
     """An even sample of a raw table of kernels, as large as _SAMPLED says; ids are the file and the line."""
     stem = path.name.removesuffix(".csv.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    most = _SAMPLED.get(rows[0].get("op_name", ""), _OTHERS) if rows else 0
+        columns, *rows = csv.reader(file)
+    most = _SAMPLED.get(dict(zip(columns, rows[0], strict=True)).get("op_name", ""), _OTHERS) if rows else 0
     step = max(1.0, len(rows) / max(most, 1))
     picked = [int(step * at) for at in range(min(len(rows), most))]
     source = _COLLECTED.format(stem)
-    return [{**rows[at], "id": f"{stem}/{at + 2}", "source": source, "reason": ""} for at in picked]
+    more = {"source": source, "reason": ""}
+    return [dict(zip(columns, rows[at], strict=True)) | {"id": f"{stem}/{at + 2}"} | more for at in picked]
 
 
 @cache
@@ -101,11 +101,7 @@ def canonical(kind: Kind, row: Mapping[str, str]) -> dict[str, str]:
 
 def table_text(kind: Kind) -> str:
     """The shipped table of a kind, as CSV."""
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, list(kind.columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(canonical(kind, row) for row in raw_rows(kind.name))
-    return out.getvalue()
+    return csv_text([canonical(kind, row) for row in raw_rows(kind.name)], kind.columns)
 
 
 @cache
@@ -129,19 +125,14 @@ def main() -> int:
         "--check", action="store_true", help="write nothing; exit status 1 if a table differs"
     )
     check = parser.parse_args().check
+    texts = {SHIPPED / f"{kind.name}.csv.gz": table_text(kind) for kind in KINDS if not kind.packaged}
     differ = 0
-    for kind in (kind for kind in KINDS if not kind.packaged):
-        path, text = SHIPPED / f"{kind.name}.csv.gz", table_text(kind)
+    for path, text in {**texts, LOADS: loads_text()}.items():
         same = path.is_file() and gzip.decompress(path.read_bytes()).decode("utf-8") == text
         if not (same or check):
             path.write_bytes(gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
         differ += not same
-        print(f"{kind.name}: {'agrees' if same else 'DIFFERS' if check else 'written'}")
-    same = LOADS.is_file() and gzip.decompress(LOADS.read_bytes()).decode("utf-8") == loads_text()
-    if not (same or check):
-        LOADS.write_bytes(gzip.compress(loads_text().encode("utf-8"), compresslevel=9, mtime=0))
-    differ += not same
-    print(f"serving-load: {'agrees' if same else 'DIFFERS' if check else 'written'}")
+        print(f"{path.name}: {'agrees' if same else 'DIFFERS' if check else 'written'}")
     return 1 if check and differ else 0
 
 

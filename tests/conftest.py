@@ -33,6 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.set_threshold(100_000, 20, 20)  # garbage is a third of the time of tests that read every module
+    if (
+        getattr(config.option, "dist", "no") == "load"
+    ):  # with -n: a file's fixtures are made once, long files begin
+        config.option.dist, config.option.loadscopereorder = "loadfile", False
 
 
 def pytest_collection_finish() -> None:
@@ -50,11 +54,15 @@ def whole_messages() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as quick what slow.txt does not list, and skip what needs a program that is not there."""
-    slow = {line for line in (HERE / "slow.txt").read_text("utf-8").splitlines() if not line.startswith("#")}
+    """Mark as quick what slow.txt does not list, skip what needs a program that is not there; the longest files begin."""
+    slow = [line for line in (HERE / "slow.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = {HERE / line.partition("::")[0]: -number for number, line in enumerate(reversed(slow))}
+        items.sort(key=lambda item: place.get(item.path, 1))
+    slow_names = set(slow)
     for item in items:
         name = f"{item.path.relative_to(HERE).as_posix()}::{item.name}"
-        if not {name, name.partition("[")[0]} & slow:
+        if not {name, name.partition("[")[0]} & slow_names:
             item.add_marker("quick")
         if item.get_closest_marker("long") and not os.environ.get("PODSIM_LONG"):
             item.add_marker(pytest.mark.skip(reason="long: PODSIM_LONG=1 runs it"))

@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Self
@@ -145,8 +146,7 @@ _SHOWN = 150
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Text for an unknown name: the closest matches, or else what is known; `close_names` reads it back."""
     names = sorted(known)
-    close = similar_names(name, names)
-    if close:
+    if close := similar_names(name, tuple(names)):
         every = f" known: {', '.join(names)}" if sum(map(len, names)) + 2 * len(names) <= _SHOWN else ""
         return f"unknown {kind} {name[:80]!r}: did you mean {' or '.join(close)}?{every}"
     count = sum(length <= _SHOWN for length in accumulate(len(each) + 2 for each in names))
@@ -160,11 +160,11 @@ def check_name(kind: str, name: str, known: Collection[str], error: type[PodsimE
         raise_all([unknown_name(kind, name, known)], error)
 
 
-def similar_names(name: str, known: Iterable[str]) -> list[str]:
+@lru_cache
+def similar_names(name: str, known: tuple[str, ...]) -> list[str]:
     """At most three known names that a text may be a slip of: another number, as gpt3 for gpt4, is another thing."""
-    close = [
-        other for other in get_close_matches(name, known, n=20, cutoff=0.55) if _is_same_number(name, other)
-    ]
+    matches = get_close_matches(name, known, n=20, cutoff=0.55)
+    close = [other for other in matches if _is_same_number(name, other)]
     letters = re.sub(r"\W", "", name.lower())
     return sorted(close, key=lambda other: not re.sub(r"\W", "", other).startswith(letters))[:3]
 

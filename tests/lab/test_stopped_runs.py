@@ -42,7 +42,7 @@ def ended(words: tuple[str, ...], file: Path, number: int, line: str) -> tuple[i
     return process.returncode, printed, lines
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_precisions_keep_their_finished_runs(tmp_path: Path, number: signal.Signals) -> None:
     file = tmp_path / "runs.json"
     status, printed, lines = ended(TRAIN, file, number, "run 4 of 21")

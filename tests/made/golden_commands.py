@@ -11,9 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from podsim.cli import app
+from podsim.cli.command import answer_json, print_answer
 
 FILE = Path(__file__).parents[1] / "golden" / "commands.json.gz"
 FILES = {
@@ -75,7 +77,7 @@ def recorded() -> dict[str, Numbers]:
 
 
 def run(command: str) -> Numbers:
-    """The numbers that a command prints as JSON; it runs in the current directory."""
+    """The numbers that a command has with --json, and prints here as text; it runs in the current directory."""
     for name, text in FILES.items():
         Path(name).write_text(text, "utf-8")
     for start, first in FIRST.items():
@@ -84,9 +86,18 @@ def run(command: str) -> Numbers:
     if command.startswith("replay "):
         folder = shlex.split(command)[1].partition("/")[0]
         run(next(saving for saving in recorded() if f"--save {folder}" in saving))
-    result = CliRunner().invoke(app, shlex.split(command))
+    texts = list[str]()
+
+    def kept_answer(answer: Any, output: Any, view: Any, **more: Any) -> None:
+        texts.append(answer_json(answer, view))
+        print_answer(answer, output, view, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("podsim.cli.command.print_answer", kept_answer)
+        result = CliRunner().invoke(app, shlex.split(command.removesuffix(" --json")))
     assert result.exit_code == 0, result.stderr or result.stdout
-    numbers = numbers_of(json.loads(result.stdout))
+    assert result.stdout
+    numbers = numbers_of(json.loads(texts[-1]))
     if command.startswith(("plan ", "replay ", "study ")):
         numbers.pop("seconds")  # that this took on this machine
     return folded(numbers)

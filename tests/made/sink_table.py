@@ -337,10 +337,10 @@ def _acceptance(texts: Sequence[str]) -> Acceptance:
     ]
     checks = [
         Check(
-            group="group", name=text, unit="B/s", measured=1.0, expected=2.0, limit=None, threshold=text, least=0.0,
-            verdict="not run", why=text, basis=text, how=text,
+            group="group", name=text, unit="B/s", measured=None if number % 4 else 1.0, expected=2.0, limit=None,
+            threshold=text, least=0.0, verdict="not run", why=text, basis=text, how=text,
         )
-        for text in texts
+        for number, text in enumerate(texts)
     ]  # fmt: skip
     words = " ".join(texts)
     return Acceptance(machine=words, expected=words, started="2026-01-01T00:00:00", seconds=1.0, parts=tuple(parts),
@@ -381,7 +381,7 @@ def _junit(texts: Sequence[str], folder: Path) -> None:
 
 def _plot(texts: Sequence[str], folder: Path) -> None:
     """Names on the axes and titles of plots, which matplotlib would take for formulas."""
-    texts = texts[-16:]
+    texts = texts[list(texts).index(HOSTILE["math"]) :]
     for make in (lambda texts: image_of(_study(texts), "svg"), _gantt_image):
         made, plain = (Xml.fromstring(make(given)) for given in (texts, _plain(texts)))
         assert {each.tag for each in made.iter()} == {each.tag for each in plain.iter()}

@@ -125,7 +125,9 @@ ANSWERS: dict[str, Callable[[Path], Any]] = {
     "scale batch": lambda _: podsim.scale_batch("zhang-85m"),
     "prune": _pruned,
     "train": lambda _: podsim.train("gpt-tiny", steps=2, batch=8, ranks=1),
-    "precisions": lambda _: podsim.train_precisions("gpt-tiny", precision="fp32,bf16", steps=2),
+    "precisions": lambda _: podsim.train_precisions(
+        "gpt-tiny", precision="fp32,bf16", steps=2, batch=2, sequence=16, seeds=1
+    ),
 }
 
 

@@ -122,10 +122,10 @@ def test_data_are_plain_and_whole() -> None:
 
 
 def test_links_are_drawn(tmp_path: Path) -> None:
-    plot_links(STEP, tmp_path / "l.png")
-    assert (tmp_path / "l.png").read_bytes().startswith(b"\x89PNG")
-    assert ElementTree.fromstring(links_image(STEP, "svg")).tag.endswith("svg")
-    assert links_image(STEP, "svg") == links_image(STEP, "svg")
+    plot_links(STEP, tmp_path / "l.svg")
+    svg = links_image(STEP, "svg")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert (tmp_path / "l.svg").read_bytes() == svg
     alone = replace(STEP, links=tuple(replace(use, rates={}) for use in STEP.links))
     labels = {text.get_text() for text in draw(links_figure(alone)).findobj(Text) if isinstance(text, Text)}
     assert "several kinds" in labels

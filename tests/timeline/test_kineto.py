@@ -309,11 +309,26 @@ with profile(
 """
 
 
-@pytest.mark.torch
-def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
+AVERAGES = """
+import json
+json.dump({one.key: [one.count, one.cpu_time_total] for one in profiler.key_averages()}, open(sys.argv[2], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tuple[int, float]]]:
+    """A trace of PyTorch's own, and the profiler's table of the same run."""
     pytest.importorskip("torch")
-    path = tmp_path / "cpu.json.gz"
-    subprocess.run([sys.executable, "-c", REAL, str(path)], check=True, capture_output=True)
+    folder = tmp_path_factory.mktemp("real")
+    path, table = folder / "cpu.json.gz", folder / "table.json"
+    command = [sys.executable, "-c", REAL + AVERAGES, str(path), str(table)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path, json.loads(table.read_text())
+
+
+@pytest.mark.torch
+def test_a_real_trace_of_a_cpu(real: tuple[Path, dict[str, tuple[int, float]]]) -> None:
+    path, _ = real
     with pytest.raises(TimelineError, match="ops of the CPU and no GPU kernel"):
         read_kineto(path)
     step = read_kineto(path, cpu=True)
@@ -331,21 +346,10 @@ def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
     assert 0 < sum(one.wall for one in step.kinds) <= step.step_time * 1.001
 
 
-AVERAGES = """
-import json
-json.dump({one.key: [one.count, one.cpu_time_total] for one in profiler.key_averages()}, open(sys.argv[2], "w"))
-"""
-
-
 @pytest.mark.torch
-def test_a_real_trace_holds_what_torch_itself_counts(tmp_path: Path) -> None:
+def test_a_real_trace_holds_what_torch_itself_counts(real: tuple[Path, dict[str, tuple[int, float]]]) -> None:
     """Calls and seconds of ops that nothing calls but the program, against the profiler's own table of the same run."""
-    pytest.importorskip("torch")
-    path, table = tmp_path / "cpu.json.gz", tmp_path / "table.json"
-    subprocess.run(
-        [sys.executable, "-c", REAL + AVERAGES, str(path), str(table)], check=True, capture_output=True
-    )
-    told = json.loads(table.read_text())
+    path, told = real
     timeline = read_kineto(path, cpu=True).timeline
     names = np.array(timeline.names)[timeline.name]
     length = timeline.end - timeline.start

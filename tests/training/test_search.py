@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +34,9 @@ SMALL = {
 
 
 def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
-    """Every combination of the small space, checked and predicted one by one."""
+    """Every combination of the small space, checked one by one and costed as it is."""
     found = search(gpt22, node, FIXED, wanted={**SMALL, "micro_batch": (1, 16)}, every=True)
-    times = {}
+    plans = []
     for tp, pp, v, m, sp, zero, (r, k), schedule, grad, param in itertools.product(
         [1, 2, 4, 8], [1, 2, 4, 8], [1, 2], [1, 16], [False, True], [0, 1, 3],
         [(0, 0), (1, 0), (2, 0), (2, 1)], [0, 1, 2], [False, True], [False, True],
@@ -49,14 +50,20 @@ def test_it_finds_what_brute_force_finds(gpt22: Model, node: Cluster) -> None:
         )  # fmt: skip
         pointless = (dp == 1 and zero) or (pp == 1 and schedule != 1)
         if not pointless and not plan.problems(gpt22, node):
-            one = predict_plan(gpt22, node, plan)
-            times[plan] = (one.step_time, one.memory)
+            plans.append(plan)
+    varied = (
+        "tp", "pp", "dp", "virtual_stages", "micro_batch", "sequence_parallel", "zero", "recompute", "recompute_layers",
+        "schedule", "overlap_grad", "overlap_param",
+    )  # fmt: skip
+    columns: dict[str, Any] = {name: np.array([getattr(plan, name) for plan in plans]) for name in varied}
+    cost = step_cost(gpt22, node, replace(FIXED, **columns))
+    times = list(zip(cost.seconds.tolist(), cost.memory.tolist(), strict=True))
     room = usable_bytes(node.gpu, load_software(FIXED.software))
-    fitting = [time for time, memory in times.values() if memory <= room]
+    fitting = [time for time, memory in times if memory <= room]
     assert found.order.size > 0
     assert found.seconds(found.order[0]) == pytest.approx(min(fitting), rel=1e-9)
     assert found.evaluated <= len(times)
-    distinct = {(round(t, 9), round(m)) for t, m in times.values() if m <= room}
+    distinct = {(round(t, 9), round(m)) for t, m in times if m <= room}
     finite = np.isfinite(found.step_seconds)
     memory = np.broadcast_to(found.memory_bytes, finite.shape)[finite].tolist()
     times_found = found.step_seconds[finite].tolist()

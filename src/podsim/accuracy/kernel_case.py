@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from podsim.accuracy.price_engines import (
     COLUMNS,
-    LAWS,
     attention_shape,
     engine_gpu,
     engine_run,
     expert_shape,
+    group_seconds,
     numbers_of,
 )
 from podsim.accuracy.tables import Row, load
@@ -125,14 +126,12 @@ def nearest_kernels(
 ) -> tuple[NearestKernel, ...]:
     """The measured kernels nearest in size, GPU, engine and number format."""
     rows = load("engines").where(lambda row: row.text("op_name") in OPERATIONS[name])
-    ranked = sorted(
-        ((_distance(row, gpu, run, sizes), row.id, row) for row in rows), key=lambda item: item[:2]
-    )
+    ranked = sorted((_distance(row, gpu, run, sizes), row.id, row) for row in rows)
     return tuple(
         NearestKernel(
             id=row.id, device=row.text("device").removeprefix("NVIDIA "), engine=engine_text(engine_run(row.fields)),
             sizes=sizes_text({column: float(numbers_of([row.text(column)], column)[0]) for column in sizes}),
-            measured=(row.number("latency") or math.nan) * 1e-3, predicted=_predicted(row, sizes), distance=distance,
+            measured=(row.number("latency") or math.nan) * 1e-3, predicted=_predicted(row), distance=distance,
         )
         for distance, _, row in ranked[:_NEAREST]
         if math.isfinite(distance)
@@ -141,30 +140,31 @@ def nearest_kernels(
 
 def _distance(row: Row, gpu: Gpu, run: EngineRun, sizes: Mapping[str, float]) -> float:
     """Octaves between the sizes and number widths of a row and those asked for, and one for each other difference."""
-    theirs = [float(numbers_of([row.text(column)], column)[0]) for column in sizes]
-    octaves = sum(
-        abs(math.log2((at + 1) / (size + 1)))
-        for at, size in zip(theirs, sizes.values(), strict=True)
-        if at >= 0
-    )
-    other = engine_run(row.fields)
+    device, other, theirs = _read(row, tuple(sizes))
+    pairs = zip(theirs, sizes.values(), strict=True)
+    octaves = sum(abs(math.log2((at + 1) / (size + 1))) for at, size in pairs if at >= 0)
     differences = (
         bool(run.engine) and other.engine != run.engine,
         other.precision != run.precision,
         bool(run.cache) and other.cache != run.cache,
         bool(run.kernel) and other.kernel != run.kernel,
-        engine_gpu(row.text("device")).name != gpu.name,
+        device != gpu.name,
     )
     widths = math.log2(format_bytes(other.precision) / format_bytes(run.precision))
     return octaves + sum(differences) + abs(widths)
 
 
-def _predicted(row: Row, sizes: Mapping[str, float]) -> float:
+@cache
+def _read(row: Row, columns: tuple[str, ...]) -> tuple[str, EngineRun, list[float]]:
+    """The GPU of a measured kernel, its engine and number formats, and its sizes by column."""
+    sizes = [float(numbers_of([row.text(column)], column)[0]) for column in columns]
+    return engine_gpu(row.text("device")).name, engine_run(row.fields), sizes
+
+
+def _predicted(row: Row) -> float:
     """s of a measured row by its law, NaN where there is none."""
-    arrays = {column: numbers_of([row.text(column)], column) for column in sizes}
     try:
-        law = LAWS[row.text("op_name")]
-        return float(law.seconds(engine_gpu(row.text("device")), engine_run(row.fields), arrays)[0])
+        return float(group_seconds([row])[0])
     except PodsimError:
         return math.nan
 

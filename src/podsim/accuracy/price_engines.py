@@ -167,7 +167,7 @@ def price_engines(rows: Rows) -> Priced:
             groups.setdefault(_group_of(row), []).append(row)
     for members in groups.values():
         try:
-            seconds = _group_seconds(members)
+            seconds = group_seconds(members)
         except PodsimError as problem:
             reasons |= dict.fromkeys((row.id for row in members), str(problem))
             continue
@@ -194,7 +194,7 @@ def _group_of(row: Row) -> tuple[str, ...]:
     return tuple(row.text(column) for column in columns)
 
 
-def _group_seconds(members: Sequence[Row]) -> Floats:
+def group_seconds(members: Sequence[Row]) -> Floats:
     """s of rows of one group, NaN where a size is blank; PodsimError with the reason if there is no law."""
     first = members[0]
     law = LAWS.get(first.text("op_name"))

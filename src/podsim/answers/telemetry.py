@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from podsim.answers.answer import Answer, View
 
-PORT_KINDS = ("compute", "nvlink", "pcie", "socket", "adapter", "leaf", "spine", "torus", "storage")
-"""The kinds of rows, from the rank outwards."""
 DEPTHS = (0, 1, 2, 4, 8, 16, 32, 64)
 """The lower ends of the classes of queue depth, in transfers or packets."""
 
@@ -25,7 +23,7 @@ class PortRow:
     port: str
     """The name of the port and its direction: "node0/nic3 out", "leaf2>spine1"."""
     kind: str
-    """The kind: one of PORT_KINDS."""
+    """The kind, from the rank outwards: compute, nvlink, pcie, socket, adapter, leaf, spine, torus or storage."""
     collective: str = ""
     """The kind of traffic: dp, tp, pp, …; empty for all of it."""
     ranks: str = ""
