@@ -11,6 +11,7 @@ import pytest
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.elementwise import memory_seconds
 from podsim.network.nccl import Members, collective_seconds
+from podsim.training import layers
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
 from podsim.training.layers import EP, LAUNCH, Pass, layer_table, straggler_factor
@@ -207,3 +208,28 @@ def test_casts_move_inputs_weights_and_output_gradients() -> None:
         first, second = memory_seconds(cluster.gpu, moved) / entry.memory_speed
         assert some.forward[place, 0] - none.forward[place, 0] == pytest.approx(first)
         assert some.backward[place, 0] - none.backward[place, 0] == pytest.approx(second)
+
+
+def test_a_frozen_weight_has_one_product_backward_and_an_unreached_op_none() -> None:
+    cluster, entry, plan = load_cluster("dgx-h100:1"), load_software("nemo-2024"), Plan(dp=8).arrays()
+    block = GPT.layers[0]
+    op = next(op for op in block.ops if op.kind == "gemm" and op.n != op.k)
+    items = [Item(replace(op, gradient=gradient), block) for gradient in ("both", "input", "none")]
+    times = gemm_times(cluster.gpu, items, plan, 2048, entry)
+    both, frozen, unreached = times.backward[:, 0]
+    assert times.weight[:, 0].tolist() == [times.weight[0, 0], 0, 0]
+    assert frozen == pytest.approx(both - times.weight[0, 0])
+    assert 0.8 * times.forward[0, 0] < frozen < 1.25 * times.forward[0, 0]  # as many operations as forward
+    assert unreached == 0.0
+    assert (times.kernels_back / times.kernels)[:, 0].tolist() == [2, 1, 0]
+
+
+def test_gathering_keys_hides_behind_attention_backward_at_most_twice_as_long_as_forward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks: half of the attention is at work while the other rank's keys arrive, in 1.5 s, and twice backward."""
+    monkeypatch.setattr(layers, "cp_gather_seconds", lambda *_: np.array([1.5]))
+    asked = (GPT, GPT.layers[0], load_cluster("dgx-h100:1"), Plan(cp=2), load_software("nemo-2024"))
+    for back, left in ((1.0, 3 - 0.5), (2.0, 3 - 1.0), (3.0, 3 - 1.0)):
+        forward, backward = layers._cp_seconds(*asked, np.array([[1.0], [back]]))
+        assert (forward.item(), backward.item()) == pytest.approx((1.5 - 0.5, left))
