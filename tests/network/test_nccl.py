@@ -563,7 +563,8 @@ def test_a_tree_in_a_node_has_as_many_steps_as_a_ring(protocol: str, slower: flo
         ).candidate.latency - getattr(load_fabric("ampere"), base)
         for name in ("ring", "tree")
     )  # fmt: skip
-    assert tree / ring == pytest.approx(slower)  # NCCL's latencies of a step: 0.6 and 0.6, 1.25 and 1.9, 4 and 3.4 us
+    # NCCL's latencies of a step: 0.6 and 0.6, 1.25 and 1.9, 4 and 3.4 us
+    assert tree / ring == pytest.approx(slower)
 
 
 def test_simple_between_nodes_steps_as_ll128_until_a_slice_is_full() -> None:

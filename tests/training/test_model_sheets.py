@@ -42,7 +42,12 @@ def test_the_sheet_of_software_has_the_unit_of_each_constant() -> None:
 
 def test_an_entry_inherits_and_its_tables_replace() -> None:
     raw: dict[str, Any] = {
-        "one": {"title": "1", "source": "s", "gemm_speed": 0.9, "volta": {"gemm_speed": 0.8, "host_send": 1.0}},
+        "one": {
+            "title": "1",
+            "source": "s",
+            "gemm_speed": 0.9,
+            "volta": {"gemm_speed": 0.8, "host_send": 1.0},
+        },
         "two": {"inherits": "one", "source": "t", "memory_speed": 2.0, "volta-fp32": {"host_send": 3.0}},
     }
     read = read_catalog(raw)
