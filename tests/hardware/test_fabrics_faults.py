@@ -146,6 +146,14 @@ def test_a_torus_cut_in_two():
         cut.routes([0], [2])
 
 
+def test_a_torus_goes_by_another_row_where_a_ring_is_cut():
+    plane = torus((4, 4), bandwidth=1e9).without("chip0-0>chip0-1", "chip0-0>chip0-3")
+    assert [name.split(">")[1] for name in plane.route(0, 1)] in (
+        ["chip1-0", "chip1-1", "chip0-1"], ["chip3-0", "chip3-1", "chip0-1"],
+    )  # fmt: skip
+    assert len(plane.route(1, 0)) == 1  # the way back is sound
+
+
 def test_a_slow_link_is_the_bottleneck(pod):
     slow = pod.degraded("node0/nic0>leaf0", share=0.5)
     rates = max_min_rates(slow.routes(np.arange(8), np.arange(8, 16)), slow.capacity)
@@ -175,8 +183,13 @@ def test_faults_are_part_of_a_cluster():
 
 def test_a_part_of_a_cluster_keeps_the_faults_of_its_nodes():
     cluster = load_cluster("dgx-a100-80gb:4").without("node0/nic2", "node3/nic2")
-    fabric = fabric_of(cluster.subset(16))
-    assert (fabric.capacity == 0).sum() == 4
+    for nodes, broken in (
+        (1, 2),
+        (2, 4),
+        (3, 4),
+        (4, 8),
+    ):  # two cables each, both ways; of one node alone, one
+        assert (fabric_of(cluster.subset(8 * nodes)).capacity == 0).sum() == broken
 
 
 def test_faults_that_cannot_be_are_refused_at_once():

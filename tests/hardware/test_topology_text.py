@@ -64,6 +64,25 @@ def test_pix_is_one_switch_and_pxb_several():
     assert sum("cpu" in part for part in across) == 2
 
 
+def test_switches_stand_where_devices_share_one():
+    """Two GPUs and an adapter behind one switch each, both behind a third; the other adapter on the processor."""
+    devices = "GPU0 GPU1 NIC0 NIC1 NIC2"
+    rows = (
+        "X PIX PXB PXB PHB",
+        "PIX X PXB PXB PHB",
+        "PXB PXB X PIX PHB",
+        "PXB PXB PIX X PHB",
+        "PHB PHB PHB PHB X",
+    )
+    lines = (f"{device} {row} 0-7 0" for device, row in zip(devices.split(), rows, strict=True))
+    node = parse_topo("\n".join((f" {devices} CPU Affinity NUMA Affinity", *lines)), pcie=30e9)
+    assert set(cables(node, "pcie")) == {
+        ("pcie0", "cpu0"), ("pcie1", "pcie0"), ("pcie2", "pcie0"), ("gpu0", "pcie1"), ("gpu1", "pcie1"),
+        ("nic0", "pcie2"), ("nic1", "pcie2"), ("nic2", "cpu0"),
+    }  # fmt: skip
+    assert {cable.bandwidth for cable in cables(node, "pcie").values()} == {30e9}
+
+
 def test_numa_numbers_are_those_printed():
     node = parse_topo(A100)
     assert {part.name: part.numa for part in node.parts if part.kind == "gpu"} == {
@@ -101,7 +120,7 @@ def test_legend_of_adapters_and_old_names():
     )
     node = parse_topo(text)
     assert node.parts[1].note == "mlx5_bond_0"
-    assert node.count("cpu") == 2
+    assert set(cables(node, "pcie")) == {("gpu0", "cpu0"), ("nic0", "cpu1")}  # no switch is told of
 
 
 @pytest.mark.parametrize(

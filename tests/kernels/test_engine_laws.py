@@ -9,6 +9,7 @@ import pytest
 
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
+from podsim.kernels import engine_experts
 from podsim.kernels.engine_attention import (
     EngineAttention,
     decode_law,
@@ -131,6 +132,30 @@ def test_decode_reads_faster_what_the_cache_holds(of_cache: float, faster: float
     assert seconds == pytest.approx(of_cache * 50e6 / 1e12 / faster, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("kv_heads", "is_alone", "rows"),
+    [(8.0, False, 8 * 16), (1.0, False, 32), (2.0, False, 2 * 16), (8.0, True, 32)],
+)
+def test_decode_computes_at_least_sixteen_rows_for_each_head_of_keys(
+    kv_heads: float, is_alone: bool, rows: float
+) -> None:
+    """32 heads 128 wide over a million keys, two products each, on tensor cores of 100 TFLOP/s; all else is free."""
+    c = dict.fromkeys(("again", "block", "moved", "launch", "token"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1e6, "near": 1.0, "arithmetic": 0.5}
+    shape = _attention(1.0, 1e6, kv_heads=kv_heads)
+    seconds = decode_law(c, ROUND, RUNS[0], shape, is_alone=is_alone)[0]
+    assert seconds == pytest.approx(2 * 2 * 16 * rows * 1e6 * 128 / (0.5 * 1e14), rel=1e-6)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_heads_that_do_not_share_keys_have_constants_and_rows_of_their_own(alone: bool) -> None:
+    gpu, run, shape = load_gpu("h100-sxm5-80gb"), RUNS[0], _attention(1.0, 65536.0, kv_heads=16.0)
+    constants = engine_constants("decode", gpu, run, "alone" if alone else "grouped").values
+    told = decode_seconds(gpu, run, shape, shares_keys=not alone)
+    assert told == pytest.approx(decode_law(constants, gpu, run, shape, is_alone=alone))
+    assert told[0] != pytest.approx(decode_law(constants, gpu, run, shape, is_alone=not alone)[0])
+
+
 MOE = dict.fromkeys(("fill", "launch", "moved", "token", "expert", "hot"), 0.0) | {
     "share": 1.0, "memory": 1.0, "sharpness": 2.0,
 }  # fmt: skip
@@ -158,6 +183,14 @@ def test_a_power_law_of_exponent_two_gives_one_of_two_experts_three_quarters() -
     """Its quantiles 1 / (1 - q) at 1/4 and 3/4 are 4/3 and 4."""
     fullest = expert_rows(_experts(1e6, experts=2.0, top=1.0, skew=2.0))[0][2]
     assert fullest == pytest.approx(0.75e6, rel=1e-4)
+
+
+def test_few_tokens_spread_as_two_do() -> None:
+    """Quantiles of 1 to 2 with exponent two, 1 / (1 - q / 2) at 1/4 and 3/4: 8/7 and 8/5, of a sum of 96/35."""
+    loads = engine_experts._power_law(1.0, 1.0, 2, 2.0)
+    assert loads == pytest.approx([8 / 7 * 35 / 96, 8 / 5 * 35 / 96])
+    # of two pairs 5/6 and 7/6; what is above the one token is spread, once more: 5/6 x 2 / (5/6 + 1)
+    assert engine_experts._power_law(1.0, 2.0, 2, 2.0) == pytest.approx([10 / 11, 1.0])
 
 
 def test_work_of_products_and_experts() -> None:
