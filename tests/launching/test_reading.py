@@ -376,6 +376,10 @@ def test_arithmetic_of_a_shell(text: str, number: int | None) -> None:
 
 def test_keys_of_a_yaml_recipe() -> None:
     assert _yaml_keys("model:\n  layers: 2\ntrain:\n  steps: 5\n") == {"model.layers": 2, "train.steps": 5}
-    for text, problem in (("model: [", "not YAML"), ("- 1", "expected one table"), ("a: 1\n---\nb: 2", "expected one table")):
+    for text, problem in (
+        ("model: [", "not YAML"),
+        ("- 1", "expected one table"),
+        ("a: 1\n---\nb: 2", "expected one table"),
+    ):
         with pytest.raises(PodsimError, match=problem):
             _yaml_keys(text)
