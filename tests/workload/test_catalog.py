@@ -1,7 +1,7 @@
 """The catalog of models: sizes as published, names, overrides."""
 
-import dataclasses
 import contextlib
+import dataclasses
 import json
 import time
 from decimal import Decimal
