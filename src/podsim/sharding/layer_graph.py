@@ -110,7 +110,8 @@ def _add(layers: _Layers, block: Block, op: TensorOp, unread: list[int]) -> None
     for p in before:
         layers.links[position, p] = _linked(op, layers.columns["kind"][p], layers.columns["shapes"][p], out)
     unread[:] = [p for p in unread if p not in before]
-    if op.name.startswith("attention.") and op.kind != "attention" and op.name not in _ENDS:
+    branch, _, part = op.name.partition(".")
+    if branch in ("attention", "cross") and op.kind != "attention" and part not in _ENDS:
         unread.append(position)
     if op.kind == "embedding" or op.name.endswith(("dropout_add", ".skip")):
         layers.stream = position
@@ -174,8 +175,8 @@ def _sizes(layers: _Layers, block: Block, op: TensorOp) -> tuple[tuple[int, ...]
     return (), 0.0
 
 
-_ENDS = ("attention.norm", "attention.post_norm", "attention.dropout_add")
-"""the ops of an attention branch that do not lead to its core"""
+_ENDS = ("norm", "post_norm", "dropout_add")
+"""the ops of an attention or cross-attention branch that do not lead to its core"""
 
 
 def _linked(op: TensorOp, kind: str, source: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:
