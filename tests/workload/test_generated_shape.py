@@ -8,7 +8,7 @@ import pytest
 
 from podsim.errors import ModelError
 from podsim.workload.catalog import load_model
-from podsim.workload.generated_shape import BASE, _aspect, _round_width, shape_near
+from podsim.workload.generated_shape import BASE, _aspect, _round_width, _shapes_near, shape_near
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_generated_shape(parameters: float, tied: bool, vocabulary: int, grain
     assert model.parameters == shape.parameters == pytest.approx(parameters, rel=0.06)
     assert (model.layer_count, model.hidden, model.vocab) == (shape.layers, shape.hidden, vocabulary)
     assert model.tied_embeddings is tied
-    assert shape.layers % grain == 0
+    assert math.gcd(*(other.layers for other in _shapes_near(parameters))) == grain
     assert 1 / 3 <= shape.hidden / shape.layers / _aspect(parameters) <= 3
     assert shape.ffn == math.ceil(3.5 * shape.hidden / 256) * 256
     assert shape.heads * (64 if shape.hidden < 2048 else 128) == shape.hidden
