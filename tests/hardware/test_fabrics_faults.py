@@ -106,6 +106,9 @@ def test_the_last_cable_is_found(choice):
         route = parts(broken, 0, other)
         assert route[1] == "spine5"
         assert route[2] == "core43"
+    far = [fabric.link_name(link) for link in range(len(fabric.capacity) - 8, len(fabric.capacity))]
+    for source in range(1, 7):  # cables that are broken elsewhere take no end down
+        assert parts(broken.without(*far), source, 100)[1:3] == ["spine5", "core43"]
 
 
 def names_from(fabric, part):

@@ -150,3 +150,12 @@ def test_the_totals_of_a_cluster_by_hand():
     }  # fmt: skip
     assert {label: page.row(label).text for label in texts} == texts
     assert page.row("network of all nodes, one direction").how == "64 nodes x 1.6 Tb/s"
+
+
+def test_cables_of_a_cluster_are_told_in_kilometres():
+    page = sheet("superpod-a100:7su")
+    for label in ("length of InfiniBand cables", "length of all cables"):
+        row = page.row(label)
+        assert row.unit == "m"
+        assert row.text == f"{row.value / 1e3:,.1f} km"
+    assert page.row("length of all cables").value > page.row("length of InfiniBand cables").value > 1e3

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import node_fabric, node_of
+from podsim.hardware.machine_input import read_server
 from podsim.hardware.topo_text import parse_topo, topo_text
 
 # The form of a DGX A100: NVSwitch between GPUs, two adapters to a switch, underlined header, a legend of adapters.
@@ -214,3 +215,15 @@ def test_any_text_raises_nothing_else(text):
         parse_topo("GPU0 GPU1 CPU Affinity\n" + text)
     except PodsimError:
         return
+
+
+def test_a_file_of_a_server_is_told_by_its_content(tmp_path):
+    listing, xml = tmp_path / "a.txt", tmp_path / "b.xml"
+    listing.write_text(DGX_1V)
+    assert read_server(listing).gpus == 8
+    xml.write_text(DGX_1V)
+    with pytest.raises(TableError, match=r"b\.xml"):
+        read_server(xml)
+    listing.write_bytes(b" " * ((4 << 20) + 1))
+    with pytest.raises(TableError, match="no topology is"):
+        read_server(listing)
