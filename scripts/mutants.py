@@ -4,7 +4,7 @@ python scripts/mutants.py --work FOLDER [--room serving] [--tests PATH ...] [--s
                           [--again] [--list]
 
 A mutant lives in the memory of a forked process, whose caches start empty; no file changes. FOLDER keeps the lines of
-each test (tests.jsonl) and the verdicts (verdicts.jsonl), so that a run that was stopped goes on. The tests are those that
+each test (tests.jsonl) and the verdicts (verdicts.jsonl), so that a stopped run goes on. The tests are those that
 `pytest -m quick` runs; a room's are in the folder of tests with its name. Of those that run a mutant's lines, the ones
 named after its module come first, then the quickest, for 25 s in all (8 s until 2026-11-27). One that no test runs has
 survived. One that takes 60 s of CPU is killed. A hash of the seed and of the mutant's text ranks it: a sample stays.
