@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.timeline.gantt import _layout, _shorten, gantt_figure
+from podsim.timeline.gantt_counters import draw_counters, make_panels
 
 
 def chart(lanes: int = 2, copies: int = 1, names: tuple[str, ...] = ("a",), **more: object) -> Timeline:
@@ -101,3 +103,16 @@ def test_a_tall_chart_has_a_long_legend(lanes: int, shown: int, more: str) -> No
     assert labels[0].startswith("kind 11 15")  # 12 of 78 s
     assert len(labels) == shown + bool(more)
     assert not more or labels[-1] == more
+
+
+def test_a_counter_that_changes_often_is_a_band_of_steps() -> None:
+    """Ten values in four parts of 2.5 s: each part is as high as its values, and as the one that it starts with."""
+    value = np.array([1.0, 5, 2, 2, 2, 9, 3, 3, 0, 4])
+    one = Counter(name="memory", process="p", unit="B", time=np.arange(10.0), value=value)
+    figure = Figure()
+    axes = figure.subplots()
+    draw_counters([axes], make_panels(chart(counters=(one,))), 0.0, 10.0, 4)
+    (band,) = axes.collections
+    corners = {(round(x, 3), round(y, 3)) for x, y in band.get_paths()[0].vertices}
+    for part, (least, most) in enumerate([(1, 5), (2, 2), (2, 9), (0, 4)]):
+        assert {(2.5 * part, least), (2.5 * part, most), (2.5 * (part + 1), least), (2.5 * (part + 1), most)} <= corners
