@@ -264,4 +264,3 @@ def test_resnet_50_has_torchvisions_parameters() -> None:
     with torch.device("meta"):
         model = _model(torch.nn)
         assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
-        assert tuple(model(torch.empty(2, 3, 64, 64)).shape) == (2, 1000)
