@@ -17,7 +17,6 @@ from podsim.lab import port_counters
 from podsim.lab.checkpoint_files import CheckpointError, begin, latest, part_of, saving, steps
 from podsim.lab.places import place_of
 from podsim.lab.ranks import _first_line
-from podsim.lab.resnet import _model
 from podsim.lab.sparse.click_network import ClickNetwork
 from podsim.lab.training import batches
 from podsim.lab.training.metrics_log import MetricsLog
@@ -256,11 +255,3 @@ def test_a_file_that_is_not_there_is_taken_away_quietly(tmp_path: Path) -> None:
     for _ in range(2):
         place.remove(str(tmp_path / "a"))
         assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.torch
-def test_resnet_50_has_torchvisions_parameters() -> None:
-    torch: Any = pytest.importorskip("torch")
-    with torch.device("meta"):
-        model = _model(torch.nn)
-        assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
