@@ -71,8 +71,10 @@ def test_time_starts_at_zero_where_that_is_near() -> None:
     assert gantt_figure(chart()).axes[0].get_xlim() == pytest.approx((0.0, 4.001))
     late = chart()
     late.start.setflags(write=True)
-    shifted = Timeline(**{**vars(late), "start": late.start + 100.0, "end": late.end + 100.0})
-    assert gantt_figure(shifted).axes[0].get_xlim() == pytest.approx((101.0, 104.001))
+    shifted = Timeline(**{**vars(late), "start": late.start + 100.3, "end": late.end + 100.3})
+    axes = gantt_figure(shifted).axes[0]
+    assert axes.get_xlim() == pytest.approx((101.3, 104.301))
+    assert all(101.3 <= tick <= 104.301 for tick in axes.get_xticks())
 
 
 def test_a_panel_of_counters_stands_below_with_all_ticks_inside() -> None:
