@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podsim.hardware.cluster import Cluster
+from podsim.errors import SimulationError
+from podsim.hardware.cluster import Cluster, load_cluster
 from podsim.simulation.events import play
 from podsim.simulation.lower import _bytes, lower
-from podsim.simulation.lower_links import Trouble
+from podsim.simulation.lower_links import Trouble, with_slow_hosts
 from podsim.simulation.pairs import _extend_piece
 from podsim.simulation.pieces import MIX, Piece
+from podsim.simulation.port_flows import planned_fabric
 from podsim.simulation.port_records import _storage_rows, ranges_text, step_telemetry
 from podsim.training.plan import Plan
 from podsim.training.software import load_software
@@ -85,3 +87,37 @@ def test_ranges() -> None:
     assert ranges_text([]) == ""
     assert ranges_text(range(0, 18, 2)) == "0,2,4,6,8,10,12,14,…"
     assert ranges_text(range(0, 16, 2)) == "0,2,4,6,8,10,12,14"
+
+
+def test_servers_whose_traffic_passes_their_processors_have_a_part_of_their_adapters_left() -> None:
+    """24.4 GB/s of copies over a way that two GPUs and two adapters share, each way: 6.1 of 25 GB/s an adapter."""
+    two = load_cluster("dgx-a100:2")
+    slow = with_slow_hosts(Trouble(hosts={1: "no-gpudirect"}, link={9: 0.1, 3: 0.5}), two, 12)
+    left = 24.4 / 4 / 25
+    assert slow.link == {
+        3: 0.5,
+        8: pytest.approx(left),
+        9: 0.1,
+        10: pytest.approx(left),
+        11: pytest.approx(left),
+    }
+    one = replace(two, network=replace(two.network, bandwidth=1e9))
+    assert with_slow_hosts(Trouble(hosts={1: "no-gpudirect"}), one, 12).link == dict.fromkeys(
+        range(8, 12), 1.0
+    )
+    for server in (-1, 2):
+        with pytest.raises(SimulationError, match="the job has 0 to 1"):
+            with_slow_hosts(Trouble(hosts={server: "no-gpudirect"}), two, 12)
+
+
+def test_exchanged_cables_lead_to_each_others_leaves(two: Cluster) -> None:
+    """GPU 0 has adapter 0 of its node, and rank 9 adapter 1 of the next one."""
+
+    def leaf(swap: dict[int, int], adapter: str) -> str:
+        fabric = planned_fabric(two, swap)
+        (link,) = fabric.find(f"{adapter}>leaf*")
+        return fabric.link_name(int(link)).split(">")[1]
+
+    assert (leaf({}, "node0/nic0"), leaf({}, "node1/nic1")) == ("leaf0", "leaf1")
+    assert (leaf({0: 9}, "node0/nic0"), leaf({0: 9}, "node1/nic1")) == ("leaf1", "leaf0")
+    assert leaf({0: 9}, "node1/nic0") == "leaf0"
