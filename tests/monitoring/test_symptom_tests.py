@@ -82,9 +82,9 @@ def test_a_part_that_reports_no_more_while_others_do() -> None:
 def test_ports_at_a_switch_of_another_device() -> None:
     peers = ["a", "a", "a", "b", "b", "", ""]
     assert _odd_ports(["m0", "m0", "m1", "m1", "m0", "m0", "m1"], peers) == [False, False, True, *[False] * 4]
-    at = panel([1.0, NAN], [1.0, 1.0], [1.0, 1.0], jobs=[["s", "s"]] * 3)
+    values = np.array([[1.0, NAN], [1.0, 1.0], [1.0, 1.0]])
     keys = (("a", "m0"), ("b", "m1"), ("c", "m1"))
-    at = Panel(keys=keys, values=at.values, groups=dict.fromkeys(keys, ["s", "s"]), models={})
+    at = Panel(keys=keys, values=values, groups={key: ["s", "s"] for key in keys}, models={})
     assert metrics(2).minority(at, symptom())[0].tolist() == [[True, False], [False] * 2, [False] * 2]
 
 
@@ -101,7 +101,7 @@ def test_what_lasts(seconds: float, kept: list[int]) -> None:
 
 
 def comparison(at: Panel, told: Metrics, **metric: Any) -> Any:
-    given = {
+    given = {"relative": 0.1, "absolute": 0.5, "type": "gauge", "peers": "job", "entity": "gpu", "part": "gpu"}
         "relative": 0.1,
         "absolute": 0.5,
         "type": "gauge",
@@ -110,7 +110,7 @@ def comparison(at: Panel, told: Metrics, **metric: Any) -> Any:
         "part": "gpu",
         "name": "m",
     }
-    return Comparison(metrics=told, metric=SimpleNamespace(**given | metric), panel=at, roles=None)  # type: ignore[arg-type]
+    return Comparison(metrics=told, metric=SimpleNamespace(name="m", **given | metric), panel=at, roles=None)  # type: ignore[arg-type]
 
 
 def test_far_from_the_median_of_peers() -> None:
