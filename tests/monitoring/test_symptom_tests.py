@@ -101,14 +101,13 @@ def test_what_lasts(seconds: float, kept: list[int]) -> None:
 
 
 def comparison(at: Panel, told: Metrics, **metric: Any) -> Any:
-    given = {"relative": 0.1, "absolute": 0.5, "type": "gauge", "peers": "job", "entity": "gpu", "part": "gpu"}
+    given = {
         "relative": 0.1,
         "absolute": 0.5,
         "type": "gauge",
         "peers": "job",
         "entity": "gpu",
         "part": "gpu",
-        "name": "m",
     }
     return Comparison(metrics=told, metric=SimpleNamespace(name="m", **given | metric), panel=at, roles=None)  # type: ignore[arg-type]
 
