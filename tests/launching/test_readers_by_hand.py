@@ -117,7 +117,7 @@ def test_gpus_and_words_of_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ('{"zero_optimization": {}}', "deepspeed"), ('"""A recipe."""\n', DEFAULT), ('"train_batch_size": 4', "deepspeed"),
+        ('{"zero_optimization": {}}', "deepspeed"), ('"""A recipe."""\n', DEFAULT), ('"train_batch": 4', "deepspeed"),
         ("#!/bin/bash\n#SBATCH --nodes 2\npython x.py", "slurm"), ('kind: "PyTorchJob"', "kubernetes"),
         ("from megatron.bridge.training import x", "nemo"), ("import\n", DEFAULT), ("[parallelism]\n", "torchtitan"),
         ("torchrun x", "torchrun"), ("", DEFAULT),
