@@ -22,7 +22,7 @@ from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun, attention_peak
 from podsim.kernels.engine_sums import EngineSum, sums_law
-from podsim.kernels.engine_work import experts_work, gemm_work
+from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, least_seconds
 
 RUNS = [
     EngineRun(engine=engine, precision="bf16", cache=cache)
@@ -241,3 +241,39 @@ def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:
     one_shot, two_shot, beyond = 1e-6 + 4e-6 + 3e4 / 5e10, 3e-6 + 4e-6 + 1.5e6 / 6e10, 5e-5 + 1.5e9 / 9e10
     seconds = sums_law(c, replace(ROUND, nvlinks=10, nvlink_bandwidth=1e10), sizes)
     assert seconds == pytest.approx([one_shot, two_shot, beyond])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pairs", "keys"),
+    [
+        ({"queries": 4.0, "keys": 4.0}, 4 * 5 / 2, 4),  # a triangle
+        ({"queries": 4.0, "keys": 10.0}, 6 * 4 + 4 * 5 / 2, 10),
+        ({"queries": 1.0, "keys": 10.0}, 10, 10),
+        (
+            {"queries": 4.0, "keys": 10.0, "window": 3.0},
+            4 * 3,
+            7,
+        ),  # each query sees three, and they see seven in all
+        ({"queries": 4.0, "keys": 4.0, "window": 3.0}, 1 * 3 + 3 * 4 / 2, 4),
+        ({"queries": 4.0, "keys": 4.0, "window": 8.0}, 4 * 5 / 2, 4),
+    ],
+)
+def test_work_of_causal_attention(sizes: dict[str, float], pairs: float, keys: float) -> None:
+    """16 sequences, 32 heads over 8 of keys, 128 wide: queries and results in 2 B, the cache in 1 B."""
+    run = EngineRun(engine="vllm", precision="bf16", cache="fp8")
+    flops, moved = attention_work(run, _attention(**sizes))
+    assert flops[0] == 2 * 16 * 32 * pairs * 256
+    assert moved[0] == 16 * (2 * 32 * sizes["queries"] * 256 + 8 * keys * 256)
+    latent, cached = attention_work(run, _attention(**sizes, head_dim=576.0, value_dim=512.0, kv_heads=1.0))
+    assert latent[0] == 2 * 16 * 32 * pairs * (576 + 512)
+    assert cached[0] == 16 * (
+        2 * 32 * sizes["queries"] * (576 + 512) + keys * 576
+    )  # values are a part of the keys
+
+
+def test_what_limits_a_kernel() -> None:
+    """1e12 B/s, and 1e14 FLOP/s in 16 bits."""
+    assert least_seconds(ROUND, "bf16", 1e14, 0.9e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "bf16", 1e14, 1e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "bf16", 1e14, 2e12) == (2.0, "memory")
+    assert least_seconds(ROUND, "fp8", 1e14, 0.0) == (0.5, "arithmetic")

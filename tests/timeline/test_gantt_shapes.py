@@ -117,4 +117,9 @@ def test_a_counter_that_changes_often_is_a_band_of_steps() -> None:
     (band,) = axes.collections
     corners = {(round(x, 3), round(y, 3)) for x, y in band.get_paths()[0].vertices}
     for part, (least, most) in enumerate([(1, 5), (2, 2), (2, 9), (0, 4)]):
-        assert {(2.5 * part, least), (2.5 * part, most), (2.5 * (part + 1), least), (2.5 * (part + 1), most)} <= corners
+        assert {
+            (2.5 * part, least),
+            (2.5 * part, most),
+            (2.5 * (part + 1), least),
+            (2.5 * (part + 1), most),
+        } <= corners

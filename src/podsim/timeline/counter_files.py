@@ -133,7 +133,8 @@ def _port_rows(
             continue
         values = [0.0] * _BINS
         for (begin, before), (end, after) in pairwise(readings):
-            low, high = int(begin / last * _BINS), max(int(end / last * _BINS), int(begin / last * _BINS) + 1)
+            low = int(begin / (last or 1.0) * _BINS)  # readings without times have all in the first bin
+            high = max(int(end / (last or 1.0) * _BINS), low + 1)
             for position in range(low, min(high, _BINS)):
                 values[position] += max(after.get(way, 0.0) - before.get(way, 0.0), 0.0) / (high - low)
         yield PortRow(
