@@ -48,7 +48,8 @@ qdisc noqueue 0: dev lo root refcnt 2
         }),
         (
             json.dumps([
-                {"dev": "eth0", "root": True, "bytes": 12, "drops": 1, "qlen": 2}, {"dev": "a", "parent": "1:", "bytes": 1},
+                {"dev": "eth0", "root": True, "bytes": 12, "drops": 1, "qlen": 2},
+                {"dev": "a", "parent": "1:", "bytes": 1},
                 {"dev": "b", "bytes": 3}, {"kind": "x"}, 3,
             ]),
             {"eth0": {"out": 12.0, "errors": 1.0, "waiting": 2.0}, "b": {"out": 3.0, "errors": 0.0, "waiting": 0.0}},
