@@ -159,3 +159,10 @@ def test_cables_of_a_cluster_are_told_in_kilometres():
         assert row.unit == "m"
         assert row.text == f"{row.value / 1e3:,.1f} km"
     assert page.row("length of all cables").value > page.row("length of InfiniBand cables").value > 1e3
+
+
+def test_a_lane_is_a_sixteenth_of_a_slot():
+    page = sheet("pcie4")
+    slot, lane = (page.row(label).value for label in ("16 lanes, one direction", "one lane, one direction"))
+    assert lane == pytest.approx(slot / 16)
+    assert 1.9e9 < lane < 2e9  # 16 GT/s with 128 of 130 bits
