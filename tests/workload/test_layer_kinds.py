@@ -1,4 +1,4 @@
-"""Which layers of a config attend, scan or mix experts, and the sizes of scans: by hand, as the models' files have them."""
+"""Which layers of a config attend, scan or mix experts, and the sizes of scans: by hand, as files of models have them."""
 
 from __future__ import annotations
 
