@@ -193,6 +193,13 @@ def test_few_tokens_spread_as_two_do() -> None:
     assert engine_experts._power_law(1.0, 2.0, 2, 2.0) == pytest.approx([10 / 11, 1.0])
 
 
+def test_an_exponent_of_one_is_geometric() -> None:
+    few, many = engine_experts._power_law(1000.0, 100.0, 2, 1.0)
+    most = engine_experts._MOST_SHARE * 1000
+    assert few + many == pytest.approx(100.0)
+    assert many / few == pytest.approx(most**0.5, rel=1e-3)
+
+
 def test_work_of_products_and_experts() -> None:
     """FP8 operands of one byte, results of two; experts without a gate have two matrices, others three."""
     fp8 = EngineRun(engine="vllm", precision="fp8")
