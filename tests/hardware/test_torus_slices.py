@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from podsim.errors import ClusterError
+from podsim.errors import ClusterError, UnitError
 from podsim.hardware.catalog import load_system
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.cluster_names import server_of
+from podsim.hardware.fabrics.builders import host_cluster
 from podsim.hardware.parts import System, TorusLinks
-from podsim.hardware.torus_slices import cut_system, shape_of, shaped_links, twist_shifts
+from podsim.hardware.torus_slices import (
+    cut_system,
+    read_torus,
+    shape_of,
+    shaped_links,
+    torus_system,
+    twist_shifts,
+)
 
 
 def pod_of(chip: str) -> tuple[System, TorusLinks]:
@@ -78,3 +86,36 @@ def test_cores_and_slices_in_a_name() -> None:
 def test_links_that_close_the_rings_of_a_twisted_torus_shift_by_half_a_long_side() -> None:
     assert twist_shifts((4, 4, 8)).tolist() == [[0, 0, 4], [0, 0, 4], [0, 0, 0]]
     assert twist_shifts((4, 8, 8)).tolist() == [[0, 4, 4], [0, 0, 0], [0, 0, 0]]
+
+
+def test_a_users_text_shapes_a_torus() -> None:
+    system, _ = pod_of("tpu-v4")
+    made = torus_system(system, " 4x4x8-twisted ")
+    assert made.torus is not None
+    assert (made.gpus, made.torus.shape, made.torus.twisted) == (128, (4, 4, 8), True)
+    server = torus_system(load_system("dgx-h100"), "3x5")
+    assert server.torus is not None
+    assert (server.gpus, server.torus.shape, server.topology, server.nvswitches) == (15, (3, 5), "torus", 0)
+    for text, problem in (("15", "give the chips along each axis"), ("0x4", "give sides of at least 1"),
+                          ("1000x1000x2", "1,000,000 chips in all"), ("3x5x7", "is no slice")):  # fmt: skip
+        with pytest.raises(ClusterError, match=problem):
+            torus_system(system, text)
+    with pytest.raises(ClusterError, match="has no links to neighbours"):
+        torus_system(load_system("l40s-server"), "2x2")
+    assert read_torus("8x8x16", "torus") == "8x8x16"
+    for wrong in (8, "8x", "x8"):
+        with pytest.raises(UnitError, match=r"torus: .* will not do"):
+            read_torus(wrong, "torus")
+
+
+def test_hosts_of_a_slice_are_its_nodes_for_what_leaves_it() -> None:
+    pod = load_cluster("tpu-v4:4x4x8")
+    trays = pod.system.trays
+    hosts = host_cluster(pod)
+    assert (hosts.nodes, hosts.gpus_per_node, hosts.nics) == (trays, 4, 1)
+    assert trays == 128 // 4
+    assert hosts.system.torus is None
+    assert hosts.system.memory * trays == pytest.approx(pod.system.memory)
+    assert hosts.system.power * trays == pytest.approx(pod.system.power)
+    dgx = load_cluster("dgx-h100:2")
+    assert host_cluster(dgx) is dgx
