@@ -21,7 +21,7 @@ from podsim.kernels.engine_attention import (
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun, attention_peak
-from podsim.kernels.engine_sums import EngineSum, sums_law
+from podsim.kernels.engine_sums import EngineSum, sums_law, sums_seconds
 from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, least_seconds
 
 RUNS = [
@@ -248,6 +248,9 @@ def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:
     one_shot, two_shot, beyond = 1e-6 + 4e-6 + 3e4 / 5e10, 3e-6 + 4e-6 + 1.5e6 / 6e10, 5e-5 + 1.5e9 / 9e10
     seconds = sums_law(c, replace(ROUND, nvlinks=10, nvlink_bandwidth=1e10), sizes)
     assert seconds == pytest.approx([one_shot, two_shot, beyond])
+    hopper = load_gpu("h100-sxm5-80gb")
+    measured = engine_constants("all-reduce", hopper, RUNS[0]).values
+    assert sums_seconds(hopper, RUNS[0], sizes) == pytest.approx(sums_law(measured, hopper, sizes))
 
 
 @pytest.mark.parametrize(
