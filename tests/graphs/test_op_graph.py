@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.errors import ModelError
+from podsim.errors import ModelError, PodsimError
 from podsim.graphs.capture_walk import Walk
 from podsim.graphs.fusion import _is_match, fuse
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, topological_order
 from podsim.graphs.op_graph_json import read_graph, to_text, to_value, write_value
 from podsim.graphs.op_products import Facts, Operand
 from podsim.graphs.op_rules import Call, facts_of
+from podsim.graphs.replicated_network import _batch
 
 RESNET = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"
 
@@ -325,3 +326,25 @@ def test_an_op_without_a_rule_is_counted_by_its_bytes_and_marked(
     one = Operand(shape=(10,), trained=True)
     facts = facts_of(Call(target=target, arguments=(one,), output=one))
     assert (facts.kind, facts.unknown, facts.read, facts.written) == (kind, unknown, 40.0, 40.0)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_softmax_reads_its_output_and_its_gradient_back(trained: bool) -> None:
+    one = Operand(shape=(10,), trained=trained)
+    facts = facts_of(Call(target="softmax", arguments=(one, -1), output=one))
+    back = float(trained)
+    assert (facts.kind, facts.read, facts.written, facts.kernels) == ("softmax", 40.0, 40.0, 1.0)
+    assert (facts.read_back, facts.written_back, facts.kernels_back) == (80 * back, 40 * back, back)
+    assert facts.saves_output is trained
+
+
+@pytest.mark.parametrize(
+    ("batch", "gpus", "each"),
+    [(None, 8, 32), ("64", 8, 8), ("1,024", 8, 128), (24, 8, 3), ("20", 8, None), (0, 8, None)],
+)
+def test_samples_of_each_gpu(batch: object, gpus: int, each: int | None) -> None:
+    if each is None:
+        with pytest.raises(PodsimError, match="a multiple of the 8 GPUs"):
+            _batch(batch, gpus, 32)
+    else:
+        assert _batch(batch, gpus, 32) == each

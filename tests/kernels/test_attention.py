@@ -89,7 +89,9 @@ def test_slow_memory_counts_tensors_once_forward_and_two_and_a_half_times_back(b
 
 
 def test_an_algorithm_that_needs_a_newer_gpu_has_those_that_run():
-    with pytest.raises(PlanError, match=r"flash3 needs compute capability 9.0; .* has 8.0 and runs .*flash1, flash2$"):
+    with pytest.raises(
+        PlanError, match=r"flash3 needs compute capability 9.0; .* has 8.0 and runs .*flash1, flash2$"
+    ):
         attention_seconds(A100, algorithm="flash3", causal=True, **SHAPE)
 
 
