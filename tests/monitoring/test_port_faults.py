@@ -138,6 +138,12 @@ def test_measured_laps_are_late_by_more_and_often() -> None:
     assert seen(1.0, 1.0, 1.0, 2.0, 2.0, 2.0) == [("late rank", "rank 3")]  # too few laps show a growth
 
 
+def test_measured_laps_differ_by_more_than_clocks_err() -> None:
+    """Laps of 50 ms: 9 ms more may be the clocks, 11 ms are a late rank."""
+    for own, late in ((0.059, []), (0.061, [("late rank", "rank 3")])):
+        assert found(laps("0-2", *[0.05] * 6), laps("3", *[own] * 6), source="real") == late
+
+
 def test_a_node_of_late_ranks_is_one_fault() -> None:
     ports = [replace(PORT, port=f"node{n // 4}/nic{n % 4} out", owner=str(n), queue=()) for n in range(16)]
     late = [laps(str(rank), *[1.5] * 4) for rank in (4, 5, 6)]
