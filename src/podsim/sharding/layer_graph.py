@@ -110,8 +110,7 @@ def _add(layers: _Layers, block: Block, op: TensorOp, unread: list[int]) -> None
     for p in before:
         layers.links[position, p] = _linked(op, layers.columns["kind"][p], layers.columns["shapes"][p], out)
     unread[:] = [p for p in unread if p not in before]
-    branch, _, part = op.name.partition(".")
-    if branch in ("attention", "cross") and op.kind != "attention" and part not in _ENDS:
+    if op.name.startswith(_BRANCHES) and op.kind != "attention" and not op.name.endswith(_ENDS):
         unread.append(position)
     if op.kind == "embedding" or op.name.endswith(("dropout_add", ".skip")):
         layers.stream = position
@@ -175,8 +174,8 @@ def _sizes(layers: _Layers, block: Block, op: TensorOp) -> tuple[tuple[int, ...]
     return (), 0.0
 
 
-_ENDS = ("norm", "post_norm", "dropout_add")
-"""the ops of an attention or cross-attention branch that do not lead to its core"""
+_BRANCHES, _ENDS = ("attention.", "cross."), (".norm", ".post_norm", ".dropout_add")
+"""how ops of branches with a core begin, and those end that do not lead to it"""
 
 
 def _linked(op: TensorOp, kind: str, source: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:

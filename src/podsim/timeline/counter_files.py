@@ -127,7 +127,7 @@ def _port_rows(
     """A row for each direction of a port, from its readings in order of time."""
     first = readings[0][1] if len(readings) > 1 else {}
     final = readings[-1][1]
-    grown = {name: max(value - first.get(name, 0.0), 0.0) for name, value in final.items()}
+    grown = {name: int(max(value - first.get(name, 0.0), 0.0)) for name, value in final.items()}
     for way in ("out", "in"):
         if way not in final:
             continue
@@ -139,13 +139,11 @@ def _port_rows(
                 values[position] += max(after.get(way, 0.0) - before.get(way, 0.0), 0.0) / (high - low)
         yield PortRow(
             port=f"{port} {way}", kind="adapter", values=tuple(values), busy=last,
-            downs=int(grown.get("downs", 0)) if way == "out" else 0,
-            errors=int(grown.get("errors", 0)) if way == "out" else 0,
+            downs=grown.get("downs", 0) if way == "out" else 0,
+            errors=grown.get("errors", 0) if way == "out" else 0,
         )  # fmt: skip
     if not {"out", "in"} & set(final):
-        yield PortRow(
-            port=port, kind="adapter", downs=int(grown.get("downs", 0)), errors=int(grown.get("errors", 0))
-        )
+        yield PortRow(port=port, kind="adapter", downs=grown.get("downs", 0), errors=grown.get("errors", 0))
 
 
 def _rank_row(file: Path, data: bytes, number: int) -> PortRow:
