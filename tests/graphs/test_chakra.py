@@ -315,3 +315,7 @@ def test_many_nodes_without_a_name_are_no_trace() -> None:
         _decode(empty * _ALIKE, True)
     named = number_field(1, 7)
     assert len(_decode(bytes([len(named)]) + named + empty * _ALIKE, True).nodes) == _ALIKE + 1
+
+
+def test_the_smallest_signed_integer() -> None:
+    assert [signed_integer(value) for value in ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)] == [2**63 - 1, -(2**63), -1]

@@ -18,7 +18,7 @@ from podsim.monitoring.judgement import _JOBS, _explains
 from podsim.monitoring.metric_output import _sample_times
 from podsim.monitoring.panels import Panel, grid_of, key_of, make_panel
 from podsim.monitoring.peer_scores import UNUSUAL
-from podsim.monitoring.roles import median, part_order
+from podsim.monitoring.roles import Roles, median, part_order
 from podsim.monitoring.symptoms import Symptom
 
 GPUS = [(f"node{node}", str(gpu)) for node in (0, 1) for gpu in range(4)]
@@ -172,3 +172,13 @@ def test_ports_are_active_or_down(ill_day: Path, healthy_day: Path) -> None:
     for day, states in ((healthy_day, ({4.0}, {5.0})), (ill_day, ({1.0, 4.0}, {2.0, 5.0}))):
         known = read_metrics(day, names=names)
         assert tuple({value for each in known[name] for value in each.values} for name in names) == states
+
+
+def test_gpus_that_work_with_a_part() -> None:
+    known: Any = SimpleNamespace(gpus=GPUS, by_gpu={gpu: ["1" if gpu[0] == "node0" else "2"] for gpu in GPUS})
+    named = {
+        ("gpu", GPUS[1]): [GPUS[1]], ("node", ("node1", "")): GPUS[4:], ("disk", ("node0", "nvme0")): GPUS[:4],
+        ("job", ("", "2")): GPUS[4:], ("storage", ("", "storage")): GPUS, ("queue", ("", "queue")): [],
+    }  # fmt: skip
+    for (part, key), gpus in named.items():
+        assert Roles.gpus_of(known, part, key, ()) == gpus
