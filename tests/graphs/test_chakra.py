@@ -318,4 +318,8 @@ def test_many_nodes_without_a_name_are_no_trace() -> None:
 
 
 def test_the_smallest_signed_integer() -> None:
-    assert [signed_integer(value) for value in ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)] == [2**63 - 1, -(2**63), -1]
+    assert [signed_integer(value) for value in ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)] == [
+        2**63 - 1,
+        -(2**63),
+        -1,
+    ]
