@@ -25,17 +25,8 @@ _COMPARISON: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }  # fmt: skip
 _EXTREMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
 _SYMMETRIC = {
-    *_EXTREMES,
-    "gcd",
-    "lcm",
-    "isclose",
-    "logical_and",
-    "logical_or",
-    "hypot",
-    "multiply",
-    "add",
-    "zip",
-}
+    *_EXTREMES, "gcd", "lcm", "isclose", "logical_and", "logical_or", "hypot", "multiply", "add", "zip",
+}  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SKIPPED = {"annotation", "returns", "decorator_list", "exc", "cause", "ctx"}
 

@@ -3,8 +3,8 @@
 python scripts/mutants.py --work FOLDER [--room serving] [--tests PATH ...] [--sample 600] [--seed 1] [--all FILE ...]
                           [--again] [--list]
 
-A mutant lives in the memory of a forked process; no file changes. FOLDER keeps the lines that each test runs
-(tests.jsonl) and the verdicts (verdicts.jsonl), so that a run that was stopped goes on. The tests are those that
+A mutant lives in the memory of a forked process, whose caches start empty; no file changes. FOLDER keeps the lines of
+each test (tests.jsonl) and the verdicts (verdicts.jsonl), so that a stopped run goes on. The tests are those that
 `pytest -m quick` runs; a room's are in the folder of tests with its name. Of those that run a mutant's lines, the ones
 named after its module come first, then the quickest, for 25 s in all (8 s until 2026-11-27). One that no test runs has
 survived. One that takes 60 s of CPU is killed. A hash of the seed and of the mutant's text ranks it: a sample stays.
@@ -53,6 +53,7 @@ TESTS = [
 PYTEST = ["-q", "-s", "-m", "quick", "-p", "no:cacheprovider", "--assert=plain", "--hypothesis-seed=1"]
 TESTS_SECONDS, MUTANT_SECONDS = 25, 60
 ALIVE = ("survived", "not covered")
+Cached = type(functools.cache(len))
 
 
 def forked(work: Callable[[], Any], seconds: int = MUTANT_SECONDS) -> Any:
@@ -159,18 +160,21 @@ class Warm(Chosen):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Map, then try."""
         items, known = {item.nodeid: item for item in session.items}, kept(self.tests)
-        for path, group in itertools.groupby(items.values(), lambda item: item.path):
-            if unknown := [item for item in group if item.nodeid not in known]:
-                forked(functools.partial(map_tests, unknown, self.tests, self.rooms))
-                print(f"{path.name} is mapped", flush=True)
         for mutant in self.todo.values():  # functions that only a test would import could not be exchanged
             importlib.import_module(f"podsim.{module_of(mutant)}")
-        functions, tests = defaultdict(list), kept(self.tests)
+        functions = defaultdict(list)
         gc.unfreeze()  # what the suite has frozen is not among the objects
         for each in gc.get_objects():
             if type(each) is FunctionType:  # isinstance asks the object, and one of torch warns then
                 functions[each.__code__.co_filename].append(each)
+            elif type(each) is Cached and str(each.__module__).startswith("podsim."):
+                each.cache_clear()  # the collection has filled it, and a mistake behind it would not be seen
         gc.freeze()
+        for path, group in itertools.groupby(items.values(), lambda item: item.path):
+            if unknown := [item for item in group if item.nodeid not in known]:
+                forked(functools.partial(map_tests, unknown, self.tests, self.rooms))
+                print(f"{path.name} is mapped", flush=True)
+        tests = kept(self.tests)
         for key, mutant in self.todo.items():
             chosen = [items[name] for name in covering(mutant, tests) if name in items]
             if chosen and (mutant.is_inside or assigned(mutant)):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import TraceError
-from podsim.graphs.chakra_file import Node, RawTrace, _decode, _node, encode
+from podsim.graphs.chakra_file import _ALIKE, Node, RawTrace, _decode, _node, encode
 from podsim.graphs.chakra_mend import mend, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
 from podsim.timeline.protobuf import (
@@ -298,3 +298,28 @@ def test_positions_that_do_not_exist_are_refused() -> None:
     one = trace()
     with pytest.raises(TraceError, match="kind must be"):
         TraceGraph(**{**one.__dict__, "kind": one.kind + 50})
+
+
+def test_a_broken_message_is_numbered() -> None:
+    whole = encode(trace(2, rank=0))
+    for broken in ("0b", "08ff", "12036162"):  # wire type 3; a number, and a text, that break off
+        body = bytes.fromhex(broken)
+        with pytest.raises(TraceError, match="message 3: "):
+            _decode(whole + bytes([len(body)]) + body, True)
+
+
+def test_many_nodes_without_a_name_are_no_trace() -> None:
+    empty = bytes([2, 0x20, 0])  # a node of which only its start is said
+    assert len(_decode(empty * (_ALIKE - 1), True).nodes) == _ALIKE - 1
+    with pytest.raises(TraceError, match="without an id and without a name"):
+        _decode(empty * _ALIKE, True)
+    named = number_field(1, 7)
+    assert len(_decode(bytes([len(named)]) + named + empty * _ALIKE, True).nodes) == _ALIKE + 1
+
+
+def test_the_smallest_signed_integer() -> None:
+    assert [signed_integer(value) for value in ((1 << 63) - 1, 1 << 63, (1 << 64) - 1)] == [
+        2**63 - 1,
+        -(2**63),
+        -1,
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.errors import ModelError
-from podsim.graphs.fusion import fuse
+from podsim.errors import ModelError, PodsimError
+from podsim.graphs.capture_walk import Walk
+from podsim.graphs.fusion import _is_match, fuse
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, topological_order
 from podsim.graphs.op_graph_json import read_graph, to_text, to_value, write_value
-from podsim.graphs.op_products import Operand
+from podsim.graphs.op_products import Facts, Operand
 from podsim.graphs.op_rules import Call, facts_of
+from podsim.graphs.replicated_network import _batch
 
 RESNET = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"
 
@@ -283,3 +286,65 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelError, match=word):
             read_graph(tmp_path / name)
+
+
+def test_gradients_of_a_tensor_with_three_trained_readers_are_added_up() -> None:
+    """Two additions, each of which reads two gradients of 40 B and writes one; a reader without a gradient adds none."""
+    walk: Any = SimpleNamespace(
+        names=["a", "b", "c", "d", "e"], targets=["relu"] * 5, shapes=[(10,)] * 5, facts=[Facts(kind="elementwise")] * 5,
+        outputs=[40.0] * 5, trained=[True, True, True, True, False], before=[{}, *[{0: 40.0}] * 4], kept={0}, sparse=0,
+        parameters=[0] * 5,
+    )  # fmt: skip
+    made = Walk.graph(walk, name="g", source="s", batch=1, element=4.0, notes=())
+    assert made.read_back.tolist() == [160.0, 0, 0, 0, 0]
+    assert made.written_back.tolist() == [80.0, 0, 0, 0, 0]
+    assert made.kernels_back.tolist() == [2.0, 0, 0, 0, 0]
+    assert made.kept.tolist() == [40.0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "matches"),
+    [
+        ((8, 64, 64, 16), (8, 64, 16, 64), True),
+        ((8, 64, 32, 16), (8, 64, 16, 32), True),  # fewer keys than queries
+        ((1, 64, 64, 16), (1, 64, 16, 64), False),  # one product is no attention
+        ((8, 64, 64, 16), (4, 64, 16, 64), False),
+        ((8, 64, 64, 16), (8, 32, 16, 64), False),
+        ((8, 64, 64, 16), (8, 64, 16, 32), False),
+    ],
+)
+def test_products_of_one_attention(left: tuple[int, ...], right: tuple[int, ...], matches: bool) -> None:
+    assert _is_match(SimpleNamespace(dims=np.array([left, right])), 0, 1) is matches  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "unknown"), [("relu6", "elementwise", False), ("a_new_op", "other", True)]
+)
+def test_an_op_without_a_rule_is_counted_by_its_bytes_and_marked(
+    target: str, kind: str, unknown: bool
+) -> None:
+    one = Operand(shape=(10,), trained=True)
+    facts = facts_of(Call(target=target, arguments=(one,), output=one))
+    assert (facts.kind, facts.unknown, facts.read, facts.written) == (kind, unknown, 40.0, 40.0)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_softmax_reads_its_output_and_its_gradient_back(trained: bool) -> None:
+    one = Operand(shape=(10,), trained=trained)
+    facts = facts_of(Call(target="softmax", arguments=(one, -1), output=one))
+    back = float(trained)
+    assert (facts.kind, facts.read, facts.written, facts.kernels) == ("softmax", 40.0, 40.0, 1.0)
+    assert (facts.read_back, facts.written_back, facts.kernels_back) == (80 * back, 40 * back, back)
+    assert facts.saves_output is trained
+
+
+@pytest.mark.parametrize(
+    ("batch", "gpus", "each"),
+    [(None, 8, 32), ("64", 8, 8), ("1,024", 8, 128), (24, 8, 3), ("20", 8, None), (0, 8, None)],
+)
+def test_samples_of_each_gpu(batch: object, gpus: int, each: int | None) -> None:
+    if each is None:
+        with pytest.raises(PodsimError, match="a multiple of the 8 GPUs"):
+            _batch(batch, gpus, 32)
+    else:
+        assert _batch(batch, gpus, 32) == each

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from podsim.errors import CatalogError
 from podsim.hardware import catalog
+from podsim.hardware.catalog import named_rows
 from podsim.hardware.catalog.schema import parse_catalog
 from podsim.hardware.parts import PEAKS, PRECISIONS, matmul_peak
 
@@ -274,3 +275,15 @@ def _toml(value):
     if isinstance(value, str):
         return '"' + "".join(f"\\U{ord(c):08X}" for c in value if not 0xD800 <= ord(c) < 0xE000) + '"'
     return repr(value)
+
+
+def test_rows_that_hold_a_text() -> None:
+    rows: list[dict[str, object]] = [
+        {"name": "dgx-a100", "gpu": "a100"}, {"name": "selene", "family": "superpod", "gpu": "a100"},
+        {"name": "p5", "gpu": "h100"},
+    ]  # fmt: skip
+    assert [row["name"] for row in named_rows(rows, "A100")] == ["dgx-a100", "selene"]
+    assert [row["name"] for row in named_rows(rows, "superpod")] == ["selene"]
+    with pytest.raises(CatalogError) as caught:
+        named_rows(rows, "selenium")
+    assert caught.value.instead == {"text": "selen"}

@@ -6,6 +6,7 @@ import pytest
 
 from podsim.errors import ClusterError, PodsimError, close_names
 from podsim.hardware.cluster import load_cluster
+from podsim.hardware.cluster_names import enough_nodes
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,21 @@ def test_a_typo_has_a_close_name(text: str, close: str) -> None:
 def test_a_node_count_of_an_override_stays() -> None:
     assert load_cluster("dgx-h100", {"nodes": 4}, 16).nodes == 2
     assert load_cluster("dgx-h100", {"nvlink.bandwidth": "100GB/s"}, 32).nvlink.bandwidth == 100e9
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "enough"),
+    [
+        ("dgx-h100", 64, "dgx-h100:8"), ("dgx-h100", 65, "dgx-h100:9"), ("dgx-h100", 8, "dgx-h100"),
+        ("h100", 9, "dgx-h100:2"), ("dgx-h100:8", 64, "dgx-h100:8"), ("lab.toml", 64, "lab.toml"),
+        ("superpod-a100", 160, "superpod-a100:1su"), ("superpod-a100", 161, "superpod-a100:2su"),
+        ("superpod-a100:1su", 512, "superpod-a100:1su"),
+    ],
+)  # fmt: skip
+def test_the_fewest_nodes_that_hold_the_gpus(text: str, gpus: int, enough: str) -> None:
+    assert enough_nodes(text, gpus, 8) == enough
+
+
+def test_fewer_nodes_than_gpus_need_are_refused() -> None:
+    with pytest.raises(ClusterError, match="64 GPUs asked of dgx-h100:7, which has 56"):
+        enough_nodes("dgx-h100:7", 64, 8)

@@ -436,3 +436,25 @@ def test_bad_questions_are_answered():
     odd = load_cluster("dgx-a100-80gb")
     with pytest.raises(ClusterError, match="unknown topology 'ring'"):
         fabric_of(replace(odd, system=replace(odd.system, topology="ring")))
+
+
+def test_a_way_past_a_processor_is_dearer_than_three_switches_and_a_socket_dearest():
+    """gpu0 to nic0: over three switches, or over cpu0 alone; to nic1 only over both processors."""
+    parts = ("gpu0", "nic0", "nic1", "cpu0", "cpu1", "pcie0", "pcie1", "pcie2")
+    ends = "gpu0 cpu0, nic0 cpu0, nic1 cpu1, gpu0 pcie0, pcie0 pcie1, pcie1 pcie2, pcie2 nic0"
+    cables = [
+        Cable(one=a, other=b, kind="pcie", bandwidth=1.0, back=1.0)
+        for a, b in map(str.split, ends.split(", "))
+    ]
+    cables.append(Cable(one="cpu0", other="cpu1", kind="socket", bandwidth=1.0, back=1.0))
+    node = Node(
+        name="odd", parts=tuple(Part(name=part, kind=part[:-1]) for part in parts), cables=tuple(cables)
+    )
+    ways, at = node.working_ways, node.place
+    assert ways.links[0, at["gpu0"], at["nic0"]].tolist() == [6, 8, 10, 12]
+    assert ways.cost[at["gpu0"], [at["nic0"], at["nic1"], at["cpu1"]]].tolist() == [
+        4,
+        1 + 10 + 100 + 10 + 1,
+        111,
+    ]
+    assert ways.cost[at["cpu0"], at["nic1"]] == 100 + 10 + 1  # it passes itself for nothing

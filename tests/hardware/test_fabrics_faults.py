@@ -105,6 +105,9 @@ def test_the_last_cable_is_found(choice):
         route = parts(broken, 0, other)
         assert route[1] == "spine5"
         assert route[2] == "core43"
+    far = [fabric.link_name(link) for link in range(len(fabric.capacity) - 8, len(fabric.capacity))]
+    for source in range(1, 7):  # cables that are broken elsewhere take no end down
+        assert parts(broken.without(*far), source, 100)[1:3] == ["spine5", "core43"]
 
 
 def test_an_island_is_named(pod):
@@ -141,6 +144,14 @@ def test_a_torus_cut_in_two():
         cut.routes([0], [2])
 
 
+def test_a_torus_goes_by_another_row_where_a_ring_is_cut():
+    plane = torus((4, 4), bandwidth=1e9).without("chip0-0>chip0-1", "chip0-0>chip0-3")
+    assert [name.split(">")[1] for name in plane.route(0, 1)] in (
+        ["chip1-0", "chip1-1", "chip0-1"], ["chip3-0", "chip3-1", "chip0-1"],
+    )  # fmt: skip
+    assert len(plane.route(1, 0)) == 1  # the way back is sound
+
+
 def test_a_slow_link_is_the_bottleneck(pod):
     slow = pod.degraded("node0/nic0>leaf0", share=0.5)
     rates = max_min_rates(slow.routes(np.arange(8), np.arange(8, 16)), slow.capacity)
@@ -170,8 +181,13 @@ def test_faults_are_part_of_a_cluster():
 
 def test_a_part_of_a_cluster_keeps_the_faults_of_its_nodes():
     cluster = load_cluster("dgx-a100-80gb:4").without("node0/nic2", "node3/nic2")
-    fabric = fabric_of(cluster.subset(16))
-    assert (fabric.capacity == 0).sum() == 4
+    for nodes, broken in (
+        (1, 2),
+        (2, 4),
+        (3, 4),
+        (4, 8),
+    ):  # two cables each, both ways; of one node alone, one
+        assert (fabric_of(cluster.subset(8 * nodes)).capacity == 0).sum() == broken
 
 
 def test_faults_that_cannot_be_are_refused_at_once():

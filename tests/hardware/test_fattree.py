@@ -64,3 +64,12 @@ def test_ports_suffice_and_nothing_is_oversubscribed(nodes, rails, half, data):
 def test_a_unit_must_leave_ports_for_uplinks():
     with pytest.raises(ClusterError, match="21 nodes per unit do not fit a switch of 40 ports; 1 to 20"):
         fat_tree(nodes=20, rails=8, unit=21, ports=40)
+
+
+@pytest.mark.parametrize(
+    ("units", "unit", "ports", "tiers"),
+    [(1, 20, 40, ()), (2, 20, 40, (20,)), (5, 20, 40, (20,)), (7, 20, 40, (20,)), (64, 32, 64, (32, 1024))],
+)
+def test_nodes_below_a_leaf_and_below_a_group_of_spines(units, unit, ports, tiers):
+    """A spine of 64 ports reaches 32 leaves of a rail: 32 units of 32 nodes."""
+    assert fat_tree(nodes=units * unit, rails=8, unit=unit, ports=ports).tiers == tiers

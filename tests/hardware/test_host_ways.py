@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from podsim.errors import ClusterError
@@ -68,3 +70,14 @@ def test_the_slot_of_a_gpu_is_one_number_in_the_sheet_and_the_graph(name: str) -
     if stored:
         assert stored == sheet(name).row("storage network, one direction").value
         assert stored <= sheet(name).row("storage adapters, one direction").value
+
+
+def test_four_passes_over_the_memory_of_both_processors_bound_what_goes_by_it() -> None:
+    """Two processors of 40 GB/s each, and eight adapters whose bytes pass memory four times: 80 / 4 / 8 GB/s."""
+    cluster = load_cluster("dgx-a100:2")
+    assert cluster.system.cpu is not None
+    cpu = replace(cluster.system.cpu, memory_bandwidth=40e9)
+    slow = replace(cluster, system=replace(cluster.system, cpu=cpu))
+    way = host_way(slow, "no-gpudirect")
+    assert (way.rate, way.limit) == (pytest.approx(2.5e9), "memory")
+    assert host_way(slow, "wrong-numa").limit != "memory"  # which passes none

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.hardware.mig.measured_slices import cases, fit_shape, interference, mig_rows, slice_scores
+from podsim.hardware.mig.measured_slices import (
+    cases,
+    fit_shape,
+    interference,
+    mig_rows,
+    neighbour_share,
+    slice_scores,
+)
 from podsim.hardware.mig.profiles import find_profile, slicings
 from podsim.hardware.mig.scaling import (
     SHAPE,
@@ -108,3 +115,12 @@ def test_the_table_is_csv_with_every_column() -> None:
 
     text = files("podsim.hardware.mig").joinpath("measured.csv").read_text("utf-8")
     assert all(None not in row for row in csv.DictReader(text.splitlines()))
+
+
+def test_busy_neighbours_cost_in_proportion() -> None:
+    six = neighbour_share("a100-sxm4-40gb/1g.5gb", 7)
+    assert six == pytest.approx(sum(interference().values()) / len(interference()))
+    assert 0 < six < 0.2
+    assert neighbour_share("a100-sxm4-40gb/1g.5gb", 4) == pytest.approx(six / 2)
+    assert neighbour_share("a100-sxm4-40gb/1g.5gb", 12) == six
+    assert neighbour_share("a100-sxm4-40gb/1g.5gb", 1) == neighbour_share("a100-sxm4-40gb", 7) == 0.0

@@ -137,3 +137,32 @@ def test_both_ports_of_a_storage_adapter_reach_what_their_slot_carries(name, cab
     assert page.row("storage adapters, one direction").text == together
     assert page.row("storage ports with a cable").value == cables
     assert page.row("storage network, one direction").text == rate
+
+
+def test_the_totals_of_a_cluster_by_hand():
+    """64 nodes of eight A100 and eight adapters of 200 Gb/s; NVLink gives a GPU 300 GB/s, a node's adapters 200."""
+    page = sheet("dgx-a100-80gb:64")
+    texts = {
+        "GPUs": "512", "network per node, one direction": "1.6 Tb/s",
+        "network of all nodes, one direction": "102.4 Tb/s", "inside to outside of a node": "12",
+        "AI (bf16, 2:4 sparse)": "319.5 PFLOP/s", "bf16, dense": "159.7 PFLOP/s",
+        "power of the nodes, maximum": "416 kW", "cache on drives": "1.966 PB",
+    }  # fmt: skip
+    assert {label: page.row(label).text for label in texts} == texts
+    assert page.row("network of all nodes, one direction").how == "64 nodes x 1.6 Tb/s"
+
+
+def test_cables_of_a_cluster_are_told_in_kilometres():
+    page = sheet("superpod-a100:7su")
+    for label in ("length of InfiniBand cables", "length of all cables"):
+        row = page.row(label)
+        assert row.unit == "m"
+        assert row.text == f"{row.value / 1e3:,.1f} km"
+    assert page.row("length of all cables").value > page.row("length of InfiniBand cables").value > 1e3
+
+
+def test_a_lane_is_a_sixteenth_of_a_slot():
+    page = sheet("pcie4")
+    slot, lane = (page.row(label).value for label in ("16 lanes, one direction", "one lane, one direction"))
+    assert lane == pytest.approx(slot / 16)
+    assert 1.9e9 < lane < 2e9  # 16 GT/s with 128 of 130 bits

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import node_fabric, node_of
+from podsim.hardware.machine_input import read_server
 from podsim.hardware.topo_text import parse_topo, topo_text
 
 # The form of a DGX A100: NVSwitch between GPUs, two adapters to a switch, underlined header, a legend of adapters.
@@ -64,6 +65,25 @@ def test_pix_is_one_switch_and_pxb_several():
     assert sum("cpu" in part for part in across) == 2
 
 
+def test_switches_stand_where_devices_share_one():
+    """Two GPUs and an adapter behind one switch each, both behind a third; the other adapter on the processor."""
+    devices = "GPU0 GPU1 NIC0 NIC1 NIC2"
+    rows = (
+        "X PIX PXB PXB PHB",
+        "PIX X PXB PXB PHB",
+        "PXB PXB X PIX PHB",
+        "PXB PXB PIX X PHB",
+        "PHB PHB PHB PHB X",
+    )
+    lines = (f"{device} {row} 0-7 0" for device, row in zip(devices.split(), rows, strict=True))
+    node = parse_topo("\n".join((f" {devices} CPU Affinity NUMA Affinity", *lines)), pcie=30e9)
+    assert set(cables(node, "pcie")) == {
+        ("pcie0", "cpu0"), ("pcie1", "pcie0"), ("pcie2", "pcie0"), ("gpu0", "pcie1"), ("gpu1", "pcie1"),
+        ("nic0", "pcie2"), ("nic1", "pcie2"), ("nic2", "cpu0"),
+    }  # fmt: skip
+    assert {cable.bandwidth for cable in cables(node, "pcie").values()} == {30e9}
+
+
 def test_numa_numbers_are_those_printed():
     node = parse_topo(A100)
     assert {part.name: part.numa for part in node.parts if part.kind == "gpu"} == {
@@ -101,7 +121,7 @@ def test_legend_of_adapters_and_old_names():
     )
     node = parse_topo(text)
     assert node.parts[1].note == "mlx5_bond_0"
-    assert node.count("cpu") == 2
+    assert set(cables(node, "pcie")) == {("gpu0", "cpu0"), ("nic0", "cpu1")}  # no switch is told of
 
 
 @pytest.mark.parametrize(
@@ -195,3 +215,15 @@ def test_any_text_raises_nothing_else(text):
         parse_topo("GPU0 GPU1 CPU Affinity\n" + text)
     except PodsimError:
         return
+
+
+def test_a_file_of_a_server_is_told_by_its_content(tmp_path):
+    listing, xml = tmp_path / "a.txt", tmp_path / "b.xml"
+    listing.write_text(DGX_1V)
+    assert read_server(listing).gpus == 8
+    xml.write_text(DGX_1V)
+    with pytest.raises(TableError, match=r"b\.xml"):
+        read_server(xml)
+    listing.write_bytes(b" " * ((4 << 20) + 1))
+    with pytest.raises(TableError, match="no topology is"):
+        read_server(listing)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podsim.errors import PlanError
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels import attention
 from podsim.kernels import elementwise as kernels_memory
@@ -76,6 +77,22 @@ def test_backward_makes_five_products_for_two():
 
 def test_heads_are_padded():
     assert flash(head_dim=80, value_dim=80) == pytest.approx(flash(head_dim=96, value_dim=96))
+
+
+@pytest.mark.parametrize(("backward", "tensors"), [(False, 1.0), (True, 2.5)])
+def test_slow_memory_counts_tensors_once_forward_and_two_and_a_half_times_back(backward, tensors):
+    """Queries and results of 16 heads, keys and values of four, in 1 B, at 1 GB/s; arithmetic is free."""
+    shape = {**SHAPE, "kv_heads": 4, "keys": 1024}
+    sizes = [np.asarray(v, float) for v in shape.values()]
+    law = flash_law(PLAIN, (100.0, 1e30, 1e9), sizes, causal=False, backward=backward, width=1.0)
+    assert float(law) - 4e-6 == pytest.approx(tensors * 4 * (2048 * 16 + 1024 * 4) * 256 / 1e9)
+
+
+def test_an_algorithm_that_needs_a_newer_gpu_has_those_that_run():
+    with pytest.raises(
+        PlanError, match=r"flash3 needs compute capability 9.0; .* has 8.0 and runs .*flash1, flash2$"
+    ):
+        attention_seconds(A100, algorithm="flash3", causal=True, **SHAPE)
 
 
 def test_a_window_limits_the_keys():

@@ -9,6 +9,7 @@ import pytest
 
 from podsim.errors import PodsimError
 from podsim.hardware.catalog import load_gpu
+from podsim.kernels import engine_experts
 from podsim.kernels.engine_attention import (
     EngineAttention,
     decode_law,
@@ -20,8 +21,8 @@ from podsim.kernels.engine_attention import (
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun, attention_peak
-from podsim.kernels.engine_sums import EngineSum, sums_law
-from podsim.kernels.engine_work import experts_work, gemm_work
+from podsim.kernels.engine_sums import EngineSum, sums_law, sums_seconds
+from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, least_seconds
 
 RUNS = [
     EngineRun(engine=engine, precision="bf16", cache=cache)
@@ -131,6 +132,30 @@ def test_decode_reads_faster_what_the_cache_holds(of_cache: float, faster: float
     assert seconds == pytest.approx(of_cache * 50e6 / 1e12 / faster, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("kv_heads", "is_alone", "rows"),
+    [(8.0, False, 8 * 16), (1.0, False, 32), (2.0, False, 2 * 16), (8.0, True, 32)],
+)
+def test_decode_computes_at_least_sixteen_rows_for_each_head_of_keys(
+    kv_heads: float, is_alone: bool, rows: float
+) -> None:
+    """32 heads 128 wide over a million keys, two products each, on tensor cores of 100 TFLOP/s; all else is free."""
+    c = dict.fromkeys(("again", "block", "moved", "launch", "token"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1e6, "near": 1.0, "arithmetic": 0.5}
+    shape = _attention(1.0, 1e6, kv_heads=kv_heads)
+    seconds = decode_law(c, ROUND, RUNS[0], shape, is_alone=is_alone)[0]
+    assert seconds == pytest.approx(2 * 2 * 16 * rows * 1e6 * 128 / (0.5 * 1e14), rel=1e-6)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_heads_that_do_not_share_keys_have_constants_and_rows_of_their_own(alone: bool) -> None:
+    gpu, run, shape = load_gpu("h100-sxm5-80gb"), RUNS[0], _attention(1.0, 65536.0, kv_heads=16.0)
+    constants = engine_constants("decode", gpu, run, "alone" if alone else "grouped").values
+    told = decode_seconds(gpu, run, shape, shares_keys=not alone)
+    assert told == pytest.approx(decode_law(constants, gpu, run, shape, is_alone=alone))
+    assert told[0] != pytest.approx(decode_law(constants, gpu, run, shape, is_alone=not alone)[0])
+
+
 MOE = dict.fromkeys(("fill", "launch", "moved", "token", "expert", "hot"), 0.0) | {
     "share": 1.0, "memory": 1.0, "sharpness": 2.0,
 }  # fmt: skip
@@ -158,6 +183,21 @@ def test_a_power_law_of_exponent_two_gives_one_of_two_experts_three_quarters() -
     """Its quantiles 1 / (1 - q) at 1/4 and 3/4 are 4/3 and 4."""
     fullest = expert_rows(_experts(1e6, experts=2.0, top=1.0, skew=2.0))[0][2]
     assert fullest == pytest.approx(0.75e6, rel=1e-4)
+
+
+def test_few_tokens_spread_as_two_do() -> None:
+    """Quantiles of 1 to 2 with exponent two, 1 / (1 - q / 2) at 1/4 and 3/4: 8/7 and 8/5, of a sum of 96/35."""
+    loads = engine_experts._power_law(1.0, 1.0, 2, 2.0)
+    assert loads == pytest.approx([8 / 7 * 35 / 96, 8 / 5 * 35 / 96])
+    # of two pairs 5/6 and 7/6; what is above the one token is spread, once more: 5/6 x 2 / (5/6 + 1)
+    assert engine_experts._power_law(1.0, 2.0, 2, 2.0) == pytest.approx([10 / 11, 1.0])
+
+
+def test_an_exponent_of_one_is_geometric() -> None:
+    few, many = engine_experts._power_law(1000.0, 100.0, 2, 1.0)
+    most = engine_experts._MOST_SHARE * 1000
+    assert few + many == pytest.approx(100.0)
+    assert many / few == pytest.approx(most**0.5, rel=1e-3)
 
 
 def test_work_of_products_and_experts() -> None:
@@ -208,3 +248,42 @@ def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:
     one_shot, two_shot, beyond = 1e-6 + 4e-6 + 3e4 / 5e10, 3e-6 + 4e-6 + 1.5e6 / 6e10, 5e-5 + 1.5e9 / 9e10
     seconds = sums_law(c, replace(ROUND, nvlinks=10, nvlink_bandwidth=1e10), sizes)
     assert seconds == pytest.approx([one_shot, two_shot, beyond])
+    hopper = load_gpu("h100-sxm5-80gb")
+    measured = engine_constants("all-reduce", hopper, RUNS[0]).values
+    assert sums_seconds(hopper, RUNS[0], sizes) == pytest.approx(sums_law(measured, hopper, sizes))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pairs", "keys"),
+    [
+        ({"queries": 4.0, "keys": 4.0}, 4 * 5 / 2, 4),  # a triangle
+        ({"queries": 4.0, "keys": 10.0}, 6 * 4 + 4 * 5 / 2, 10),
+        ({"queries": 1.0, "keys": 10.0}, 10, 10),
+        (
+            {"queries": 4.0, "keys": 10.0, "window": 3.0},
+            4 * 3,
+            7,
+        ),  # each query sees three, and they see seven in all
+        ({"queries": 4.0, "keys": 4.0, "window": 3.0}, 1 * 3 + 3 * 4 / 2, 4),
+        ({"queries": 4.0, "keys": 4.0, "window": 8.0}, 4 * 5 / 2, 4),
+    ],
+)
+def test_work_of_causal_attention(sizes: dict[str, float], pairs: float, keys: float) -> None:
+    """16 sequences, 32 heads over 8 of keys, 128 wide: queries and results in 2 B, the cache in 1 B."""
+    run = EngineRun(engine="vllm", precision="bf16", cache="fp8")
+    flops, moved = attention_work(run, _attention(**sizes))
+    assert flops[0] == 2 * 16 * 32 * pairs * 256
+    assert moved[0] == 16 * (2 * 32 * sizes["queries"] * 256 + 8 * keys * 256)
+    latent, cached = attention_work(run, _attention(**sizes, head_dim=576.0, value_dim=512.0, kv_heads=1.0))
+    assert latent[0] == 2 * 16 * 32 * pairs * (576 + 512)
+    assert cached[0] == 16 * (
+        2 * 32 * sizes["queries"] * (576 + 512) + keys * 576
+    )  # values are a part of the keys
+
+
+def test_what_limits_a_kernel() -> None:
+    """1e12 B/s, and 1e14 FLOP/s in 16 bits."""
+    assert least_seconds(ROUND, "bf16", 1e14, 0.9e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "bf16", 1e14, 1e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "bf16", 1e14, 2e12) == (2.0, "memory")
+    assert least_seconds(ROUND, "fp8", 1e14, 0.0) == (0.5, "arithmetic")

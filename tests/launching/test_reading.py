@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import PlanError, PodsimError
-from podsim.launching.shell import commands
+from podsim.launching.bridge import _yaml_keys
+from podsim.launching.shell import _arithmetic, commands
 from podsim.launching.tools import TOOLS, read
 
 Run = Callable[..., Result]
@@ -360,3 +361,25 @@ def test_no_text_breaks_a_reader(text: str, tool: str) -> None:
         except PodsimError as error:
             message = str(error)
             assert message
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2*(3+NODES)", 14), ("$NODES*${GPUS}", 32), ("17/5", 3), ("17%5", 2), ("7-9", -2), ("-NODES", -4),
+        ("1+UNKNOWN", None), ("1.5", None), ("2**3", None), ("1/0", None), ("f(1)", None), ("1" * 201, None),
+    ],
+)  # fmt: skip
+def test_arithmetic_of_a_shell(text: str, number: int | None) -> None:
+    assert _arithmetic(text, {"NODES": ["4"], "GPUS": ["8"]}) == number
+
+
+def test_keys_of_a_yaml_recipe() -> None:
+    assert _yaml_keys("model:\n  layers: 2\ntrain:\n  steps: 5\n") == {"model.layers": 2, "train.steps": 5}
+    for text, problem in (
+        ("model: [", "not YAML"),
+        ("- 1", "expected one table"),
+        ("a: 1\n---\nb: 2", "expected one table"),
+    ):
+        with pytest.raises(PodsimError, match=problem):
+            _yaml_keys(text)

@@ -396,3 +396,21 @@ def test_large_tables_are_estimated_before_they_are_built():
 def test_a_file_that_is_not_there_is_no_table():
     with pytest.raises(TableError, match=r"missing\.py"):
         lookup.table_of("missing.py:build", "all-reduce", 1, 4)
+
+
+def test_a_function_of_a_users_file_makes_the_table(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from podsim.network.collectives.rings import ring_all_reduce as made\n"
+        "def wrong(ranks): return ranks\n"
+        "def broken(ranks): return 1 / 0\n"
+        "other = 3\n"
+    )
+    told = {
+        "made": "all-reduce over 4 ranks; asked for is all-gather", "wrong": "wrong returns int",
+        "other": "is no function", "missing": "is no function", "broken": "ZeroDivisionError",
+    }  # fmt: skip
+    table = lookup.table_of(f"{tmp_path}/mine.py:made", "all-reduce", 2, 2)
+    assert (table.name, table.ranks) == (ring_all_reduce(4).name, 4)
+    for function, message in told.items():
+        with pytest.raises(TableError, match=message):
+            lookup.table_of(f"{tmp_path}/mine.py:{function}", "all-gather", 2, 2)

@@ -23,10 +23,11 @@ from podsim.network.nccl import (
     send_seconds,
     wires_of,
 )
+from podsim.network.nccl_between import spanning_candidates
 from podsim.network.nccl_constants import ARCHITECTURES, PCIE, load_fabric, load_network
 from podsim.network.nccl_group import Group
-from podsim.network.nccl_paths import Candidate, measured_candidate
-from podsim.network.nccl_tuner import PROTOCOLS, beliefs, generation, post_overhead, steps
+from podsim.network.nccl_paths import Candidate, candidates, measured_candidate
+from podsim.network.nccl_tuner import PROTOCOLS, Belief, beliefs, generation, post_overhead, steps
 
 DGX = load_cluster("dgx-a100-80gb:4")
 CLUSTERS = {
@@ -550,15 +551,43 @@ def test_a_cost_worked_by_hand(size: float, seconds: float) -> None:
     ).item() == pytest.approx(seconds)
 
 
-def test_a_tree_in_a_node_has_as_many_steps_of_ll_as_a_ring() -> None:
-    latency = {
-        name: nccl.choice(
+@pytest.mark.parametrize(
+    ("protocol", "slower", "base"),
+    [("ll", 1.0, "base"), ("ll128", 1.25 / 1.9, "base"), ("simple", 4 / 3.4, "base_simple")],
+)
+def test_a_tree_in_a_node_has_as_many_steps_as_a_ring(protocol: str, slower: float, base: str) -> None:
+    ring, tree = (
+        nccl.choice(
             "all_reduce", 8, DGX, ranks=8, ranks_per_node=8,
-            settings=CollectiveSettings(algorithm=name, protocol="ll", launch="thread"),
-        ).candidate.latency
+            settings=CollectiveSettings(algorithm=name, protocol=protocol, launch="thread"),
+        ).candidate.latency - getattr(load_fabric("ampere"), base)
         for name in ("ring", "tree")
-    }  # fmt: skip
-    assert latency["tree"] == pytest.approx(latency["ring"])
+    )  # fmt: skip
+    # NCCL's latencies of a step: 0.6 and 0.6, 1.25 and 1.9, 4 and 3.4 us
+    assert tree / ring == pytest.approx(slower)
+
+
+def test_simple_between_nodes_steps_as_ll128_until_a_slice_is_full() -> None:
+    """A ring over two nodes of eight: 28 steps inside nodes, and 2 between."""
+    fabric, network = load_fabric("ampere"), load_network("infiniband")
+    between, wires = network.between, replace(wires_of(DGX), network_latency=network.adapter)
+    simple, ll = (
+        spanning_candidates(
+            wires, "all_reduce", Group(16, 8, 1.0), [(Belief("ring", name, 0.0, 1.0), 1e9)], "2.18", fabric, network
+        )[0]
+        for name in ("Simple", "LL")
+    )  # fmt: skip
+    far = {step: 2 * (getattr(between, step) + network.latency) for step in ("step_ll128", "step_simple")}
+    short = fabric.base + 28 * fabric.step_ll128 * between.ring_step + far["step_ll128"]
+    full = fabric.base_simple + 28 * fabric.step_simple * between.ring_step + far["step_simple"]
+    assert simple.latency == pytest.approx(short)
+    assert simple.latency + simple.line == pytest.approx(full)
+    assert ll.line == 0.0
+
+
+def test_one_node_asks_nothing_of_a_network() -> None:
+    asked = (wires_of(DGX), "all_reduce", Group(8, 8, 1.0), "thread", "2.18", load_fabric("ampere"))
+    assert candidates(*asked, load_network("infiniband")) == candidates(*asked, None)
 
 
 def test_streams_through_switches_grow_by_the_byte() -> None:

@@ -239,3 +239,32 @@ def test_groups_of_channels_divide_with_their_filters() -> None:
     grouped = [op for op in graph.ops if graph.graph.kind_names[op.position] == "conv" and len(op.sizes) == 4]
     assert grouped[0].sizes == (8, 32, 112, 112)  # behind a stem of stride 2, a filter of each of 32 channels
     assert {op.columns for op in grouped} == {(0, 3, 5, 5)}
+
+
+@pytest.mark.parametrize(
+    ("model", "core", "reads"),
+    [
+        # 32 heads of queries and 8 of keys and values: 8 + 8 of 48 heads of a fused product are keys and values
+        (
+            "llama-3.1-8b",
+            "attention.core",
+            [("attention.rope.out", 2, 2 / 3), ("attention.rope.out", 4, 1 / 3)],
+        ),
+        ("gpt-1.7b", "attention.core", [("attention.qkv.out", 2, 1 / 3), ("attention.qkv.out", 4, 2 / 3)]),
+        ("t5-3b", "cross.core", [("cross.q.out", 2, 1.0), ("cross.kv.out", 4, 1.0)]),
+        ("deepseek-v3", "attention.core", [("attention.q_up.out", 2, 1.0), ("attention.rope.out", 4, 1.0)]),
+    ],
+)
+def test_attention_reads_queries_by_its_rows_and_keys_by_their_own_dimension(
+    model: str, core: str, reads: list[tuple[str, int, float]]
+) -> None:
+    found = layer_graph(load_model(model), 8, load_software("megatron-core"))
+    op = next(op for op in found.ops if found.graph.names[op.position] == core)
+    assert [
+        (found.tensors[each.tensor].name, each.dims[1], pytest.approx(each.share)) for each in op.operands
+    ] == reads
+    keys = found.graph.dims[op.position][4]
+    assert op.sizes[4] == keys
+    assert op.fixed == {3, 4}  # a row of the result has its whole width, and needs all keys
+    assert op.sizes[1] == found.graph.dims[op.position][2]  # heads divide as those of the keys do
+    assert op.columns[:3] == (0, 1, 3)

@@ -127,6 +127,9 @@ def test_a_detour_over_the_adapter_beside_it():
     assert whole < times[0]
     assert whole <= times[2] * (1 + 1e-9) <= times[1] * (1 + 2e-9) <= times[0] * (1 + 3e-9)
     assert step(fail_link={3: 0.1}).failure.rerouted == "the adapter of rank 2"
+    # a link that is slow already has half of what it had left
+    worse = step(slow_link={3: 0.5}, fail_link={3: 0.0}).step_time
+    assert worse == pytest.approx(step(slow_link={2: 0.5, 3: 0.25}).step_time, rel=1e-6)
 
 
 def test_no_way_around():

@@ -10,7 +10,7 @@ from podsim.errors import StorageError
 from podsim.hardware.parts import Link
 from podsim.network.flow import max_min_rates
 from podsim.storage.catalog import load_storage, storage_names
-from podsim.storage.storage_links import Stream, access, link_of, share, storage_links
+from podsim.storage.storage_links import Stream, _server_use, access, link_of, share, storage_links
 from podsim.storage.storage_parts import LARGE, SMALL, Software
 
 SYSTEMS = storage_names()
@@ -121,3 +121,31 @@ def test_larger_blocks_carry_more_bytes_and_fewer_operations(clients: int) -> No
     assert [rate / block for rate, block in zip(rates, (4096.0, 65536.0, 1048576.0), strict=True)] == sorted(
         (rate / block for rate, block in zip(rates, (4096.0, 65536.0, 1048576.0), strict=True)), reverse=True
     )
+
+
+@pytest.mark.parametrize(
+    ("write", "sequential", "block", "uses"),
+    [
+        # 1.5 B arrive or leave for one asked; 1.25 B are kept; random accesses of up to 128 KiB
+        (
+            False,
+            True,
+            1 << 20,
+            {"server ports out": 1.5, "server ports in": 0.5, "drives read": 1.5, "drive reads": 0},
+        ),
+        (
+            False,
+            False,
+            1 << 20,
+            {"drives read": 1.5, "drive reads": 1.5 / (1 << 17), "requests": 1 / (1 << 20)},
+        ),
+        (False, False, 1024, {"drives read": 1.5 * 4, "drive reads": 1.5 / 1024}),  # 4 KiB at least
+        (True, True, 1 << 20, {"server ports in": 1.25, "server ports out": 0.25, "drives write": 1.25}),
+        (True, False, 4096, {"drive writes": 1.25 / 4096, "requests": 1 / 4096}),
+    ],
+)
+def test_what_a_byte_takes_of_servers(
+    write: bool, sequential: bool, block: float, uses: dict[str, float]
+) -> None:
+    found = _server_use(float(block), write, sequential, 1.5, 1.25)
+    assert {name: found[name] for name in uses} == pytest.approx(uses)

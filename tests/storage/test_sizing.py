@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from podsim.questions.machine.storage_input import storage_input
 from podsim.questions.machine.storage_size import storage_size
+from podsim.storage import sizing
 from podsim.storage.cache import Cache
 from podsim.storage.sizing import read_needed
 
@@ -75,3 +79,23 @@ def test_a_global_shuffle_asks_for_more_and_each_says_so() -> None:
 def test_space_that_no_number_of_servers_has_is_told_as_such() -> None:
     notes = storage_size("gpt3-175b", on="dgx-a100:8", tokens="1e18").notes
     assert "Not weka-ra: 4,096 servers of it do not hold 4 EB" in notes
+
+
+@pytest.mark.parametrize(
+    ("read", "write", "capacity", "servers"),
+    [(10.0, 1.0, 1.0, 5), (10.1, 1.0, 1.0, 6), (1.0, 7.0, 1.0, 7), (1.0, 1.0, 8.0, 4), (1.0, 1.0, 8.5, 5),
+     (0.1, 0.1, 0.1, 3), (1e9, 1.0, 1.0, 0)],
+)  # fmt: skip
+def test_the_fewest_servers_that_read_write_and_hold_enough(
+    monkeypatch: pytest.MonkeyPatch, read: float, write: float, capacity: float, servers: int
+) -> None:
+    """Each reads 2 B/s, writes 1 B/s and holds 2 B; three at least."""
+
+    def row(system: Any, job: Any, nodes: int) -> Any:
+        assert (job.block, nodes) == (1 << 20, 4)
+        return SimpleNamespace(bandwidth=system * (2.0 if job.read_share else 1.0))
+
+    monkeypatch.setattr(sizing, "fio_row", row)
+    monkeypatch.setattr(sizing, "net_capacity", lambda system: system * 2.0)
+    build: Any = int
+    assert sizing.servers_needed(build, 4, read=read, write=write, capacity=capacity, least=3) == servers

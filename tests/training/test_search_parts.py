@@ -104,6 +104,8 @@ def test_a_plan_gets_a_time_if_it_may_win(least: float, memory: float, kept: boo
 @pytest.mark.parametrize(("times", "memory", "said"), [
     ({}, 1.0, "the same time and the same memory as the first"),
     ({}, 1.25, "the same time and +25% memory as the first"),
+    ({"dp": 1.0049}, 1.0049, "the same time and the same memory as the first"),
+    ({"dp": 1.0051}, 1.0051, f"+0.1% time (+0.1% {PARTS['dp']}), +1% memory"),
     ({"dp": 2.0}, 1.0, f"+10.0% time (+10.0% {PARTS['dp']}), the same memory"),
     ({"dp": 2.0, "bubble": 8.0}, 0.9, f"the same time (+10.0% {PARTS['dp']}, -10.0% {PARTS['bubble']}), -10% memory"),
 ])  # fmt: skip

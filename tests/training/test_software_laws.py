@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from podsim.errors import CatalogError
 from podsim.hardware.cluster import load_cluster
 from podsim.kernels.elementwise import memory_seconds
 from podsim.network.nccl import Members, collective_seconds
+from podsim.training import layers, software
 from podsim.training.batch import step_cost
 from podsim.training.frameworks import framework_software
 from podsim.training.layers import EP, LAUNCH, Pass, layer_table, straggler_factor
+from podsim.training.layout import Sends
 from podsim.training.plan import Plan
 from podsim.training.shapes import Item, gemm_times
 from podsim.training.software import load_software
+from podsim.training.step import charge_seconds, exposed_parts, shared_through_seconds, through_seconds
 from podsim.workload.catalog import load_model
 
 GPT = load_model("gpt-1.7b")
@@ -207,3 +212,93 @@ def test_casts_move_inputs_weights_and_output_gradients() -> None:
         first, second = memory_seconds(cluster.gpu, moved) / entry.memory_speed
         assert some.forward[place, 0] - none.forward[place, 0] == pytest.approx(first)
         assert some.backward[place, 0] - none.backward[place, 0] == pytest.approx(second)
+
+
+def test_a_frozen_weight_has_one_product_backward_and_an_unreached_op_none() -> None:
+    cluster, entry, plan = load_cluster("dgx-h100:1"), load_software("nemo-2024"), Plan(dp=8).arrays()
+    block = GPT.layers[0]
+    op = next(op for op in block.ops if op.kind == "gemm" and op.n != op.k)
+    items = [Item(replace(op, gradient=gradient), block) for gradient in ("both", "input", "none")]
+    times = gemm_times(cluster.gpu, items, plan, 2048, entry)
+    both, frozen, unreached = times.backward[:, 0]
+    assert times.weight[:, 0].tolist() == [times.weight[0, 0], 0, 0]
+    assert frozen == pytest.approx(both - times.weight[0, 0])
+    assert 0.8 * times.forward[0, 0] < frozen < 1.25 * times.forward[0, 0]  # as many operations as forward
+    assert unreached == 0.0
+    assert (times.kernels_back / times.kernels)[:, 0].tolist() == [2, 1, 0]
+
+
+def test_gathering_keys_hides_behind_attention_backward_at_most_twice_as_long_as_forward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks: half of the attention is at work while the other rank's keys arrive, in 1.5 s, and twice backward."""
+    monkeypatch.setattr(layers, "cp_gather_seconds", lambda *_: np.array([1.5]))
+    asked = (GPT, GPT.layers[0], load_cluster("dgx-h100:1"), Plan(cp=2), load_software("nemo-2024"))
+    for back, left in ((1.0, 3 - 0.5), (2.0, 3 - 1.0), (3.0, 3 - 1.0)):
+        forward, backward = layers._cp_seconds(*asked, np.array([[1.0], [back]]))
+        assert (forward.item(), backward.item()) == pytest.approx((1.5 - 0.5, left))
+
+
+def test_a_pipelines_exchange_takes_its_share_and_a_start_of_the_compute_stream() -> None:
+    near, mean = np.array([9.0]), np.array([2.0])
+    sends = Sends(near_seconds=near, further_seconds=0 * near, stages_per_node=near / 9, mean_seconds=mean)
+    entry = replace(load_software("nemo-2024"), pipeline_exposed=0.25, host_send=0.5)
+    assert charge_seconds(sends, entry).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("micro_batches", [8, 32])
+def test_a_rank_sends_and_receives_once_in_each_pass(micro_batches: int) -> None:
+    """Two stages: an activation and a gradient for each micro-batch, at 1 s each."""
+    plan = {"pp": 2, "dp": 4, "global_batch": 4 * micro_batches}
+    slow, slower = (seconds(plan, {"host_send": wait}, on="dgx-h100:1") for wait in (1.0, 2.0))
+    assert slower - slow == pytest.approx(2 * micro_batches)
+
+
+def test_cores_that_waiting_ranks_leave_to_others() -> None:
+    """Four stages on two cores: 10 s of mean work or half of 16 s, sends of 1 s, and 8 x 0.5 x 1 / 3 s of idle time."""
+    two = [np.array([value]) for value in (25.0, 16.0, 10.0, 1.0)]
+    assert shared_through_seconds(0.5, np.array([4]), *two) == pytest.approx([10 + 1 + 4 / 3])
+    assert shared_through_seconds(1.0, np.array([4]), *two) == pytest.approx(
+        [25.0]
+    )  # the pipeline's own bubble
+    assert shared_through_seconds(0.25, np.array([4]), *two) == pytest.approx([11.0])  # no core is ever idle
+    assert shared_through_seconds(0.5, np.array([4]), two[0], 2 * two[1], *two[2:]) == pytest.approx(
+        [16.0 + 1]
+    )
+    assert through_seconds(*two[:2], two[3]).tolist() == [25.0]
+    assert through_seconds(two[1], *two[1::2]).tolist() == [17.0]
+
+
+def test_parts_of_a_step_are_what_it_loses_without_them() -> None:
+    steps = [np.array([value]) for value in (20.0, 17.0, 15.0)]
+    passes = np.array([[4.0], [5.0]])
+    parts = exposed_parts(steps, passes, np.array([2.0]), np.array([1.0]))
+    assert parts[:, 0].tolist() == [
+        4.0,
+        5.0,
+        2.0,
+        3.0,
+        3.0,
+        2.0,
+        1.0,
+    ]  # pp, dp, then 15 - 9 - 2 - 1 of bubble
+    assert exposed_parts([steps[2], *steps[1:]], passes, np.array([6.0]), np.zeros(1))[:, 0].tolist() == [
+        4.0, 5.0, 0.0, 0.0, 0.0, 6.0, 0.0
+    ]  # fmt: skip
+
+
+def test_a_measured_machine_has_its_own_constants(tmp_path: Path) -> None:
+    file, gpu = tmp_path / "mine.toml", load_cluster("dgx-h100").gpu
+    own = replace(gpu, kernels=str(file))
+    unknown = "[software.nemo-2024]\nspeed = 1"
+    for text, problem in (("[", "cannot be read"), (unknown, "unknown constant"), (None, "cannot be read")):
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        software._measured_constants.cache_clear()
+        with pytest.raises(CatalogError, match=problem):
+            load_software("nemo-2024", own)
+    file.write_text("[software.nemo-2024]\ngemm_speed = 0.25\n")
+    software._measured_constants.cache_clear()
+    assert load_software("nemo-2024", own).gemm_speed == 0.25
+    assert load_software("nemo-2025", own) == load_software("nemo-2025", gpu)

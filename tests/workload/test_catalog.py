@@ -1,6 +1,7 @@
 """The catalog of models: sizes as published, names, overrides."""
 
 import contextlib
+import dataclasses
 import json
 import time
 from decimal import Decimal
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ModelError
-from podsim.workload.catalog import entries, load_model, load_specification, model_names, read_catalog
+from podsim.workload.catalog import (
+    entries,
+    load_model,
+    load_specification,
+    model_names,
+    read_catalog,
+    trained_length,
+)
 
 TABLE: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "configs.json").read_text())
 
@@ -189,3 +197,16 @@ def test_catalog_without_source_is_refused() -> None:
         read_catalog(twice)
     with pytest.raises(CatalogError, match="catalog of models"):
         read_catalog("[")
+
+
+def test_the_trained_length_is_the_models_own_or_its_familys() -> None:
+    llama = load_model("llama-3.1-8b")
+    own = trained_length(llama)
+    assert (own.tokens, own.source) == (llama.sequence, llama.source)
+    other = dataclasses.replace(llama, name="mine", source="a file", sequence=10**7)
+    known = trained_length(other)
+    assert known.tokens < 10**7
+    assert known.source != "a file"
+    short = trained_length(dataclasses.replace(other, sequence=100))
+    assert (short.tokens, short.source) == (100, "a file")
+    assert trained_length(dataclasses.replace(other, family=f"{other.family}_text")) == known

@@ -263,3 +263,18 @@ def test_resolved_specification_is_a_fixed_point() -> None:
 
 def test_limits_are_of_fields() -> None:
     assert set(LIMITS) <= {field.name for field in dataclasses.fields(Transformer)}
+
+
+def test_what_stands_in_a_head_by_hand() -> None:
+    """Hidden 64, 1,000 words: an encoder's output and its norm are kept, and the loss has 26 passes of fp32."""
+    plain = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 1000, "sequence": 32}
+    names = {}
+    for name, more in (("alone", {}), ("both", {"encoder_layers": 2}), ("bare", {"final_norm": False})):
+        model = build(resolve(Transformer(name="it", source="us", **plain | more)))  # type: ignore[arg-type]
+        names[name] = [op.name for op in model.head.ops]
+    assert names["alone"] == ["head.norm", "head.logits", "head.loss"]
+    assert names["both"] == ["head.encoder_norm", *names["alone"]]
+    assert names["bare"] == names["alone"][1:]
+    loss = model.head.ops[-1]
+    assert (loss.read, loss.write, loss.read_back, loss.write_back) == (11000, 8000, 4000, 3000)
+    assert [(kept.elements, kept.bytes, kept.split) for kept in loss.saved] == [(1000, 4, "column")]

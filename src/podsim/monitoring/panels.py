@@ -36,9 +36,9 @@ class Panel:
 
     keys: tuple[Key, ...]
     values: Floats
-    """The values by part and time; NaN where there is neach."""
+    """The values by part and time; NaN where there is none."""
     groups: Mapping[Key, Sequence[str]]
-    """The job of each GPU by time, or the switch of each port; "" for neach."""
+    """The job of each GPU by time, or the switch of each port; "" for none."""
     models: Mapping[Key, str]
     """The model of each GPU."""
 
@@ -50,7 +50,7 @@ class Panel:
 
 
 def grid_of(series: Mapping[str, Sequence[Series]]) -> Floats:
-    """The times of all samples, in s since 1970; one NaN where they have neach. Raises PodsimError for too many."""
+    """The times of all samples, in s since 1970; one NaN where they have none. Raises PodsimError for too many."""
     every: Floats = np.unique(np.concatenate([each.times for group in series.values() for each in group]))
     every = every[np.isfinite(every)]
     if not len(every):

@@ -276,7 +276,7 @@ def _by_node(late: Sequence[Fault], ports: Sequence[PortRow]) -> Iterator[Fault]
 def _names(ranks: Sequence[int]) -> str:
     """Ascending ranks as text: "8-15"."""
     is_range = ranks[-1] - ranks[0] == len(ranks) - 1
-    return f"{ranks[0]}-{ranks[-1]}" if is_range else ",".join(map(str, ranks))
+    return f"{ranks[0]}-{ranks[-1]}" if is_range and len(ranks) > 1 else ",".join(map(str, ranks))
 
 
 def _spans(ranks: str) -> list[range]:

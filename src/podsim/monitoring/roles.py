@@ -104,10 +104,9 @@ class Roles:
         return job or None
 
 
-def part_order(key: Key) -> tuple[str, int, str]:
-    """Parts in order of their hosts and numbers."""
-    digits = re.search(r"\d+", key[1])
-    return key[0], int(digits[0]) if digits else 0, key[1]
+def part_order(key: Key) -> tuple[str, list[int], str]:
+    """Parts in order of their hosts and of all their numbers: mlx5_9 stands before mlx5_10."""
+    return key[0], [int(digits) for digits in re.findall(r"\d+", key[1])], key[1]
 
 
 def _blocks(codes: Ints) -> Iterator[Block]:

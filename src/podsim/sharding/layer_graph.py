@@ -110,7 +110,7 @@ def _add(layers: _Layers, block: Block, op: TensorOp, unread: list[int]) -> None
     for p in before:
         layers.links[position, p] = _linked(op, layers.columns["kind"][p], layers.columns["shapes"][p], out)
     unread[:] = [p for p in unread if p not in before]
-    if op.name.startswith("attention.") and op.kind != "attention" and op.name not in _ENDS:
+    if op.name.startswith(_BRANCHES) and op.kind != "attention" and not op.name.endswith(_ENDS):
         unread.append(position)
     if op.kind == "embedding" or op.name.endswith(("dropout_add", ".skip")):
         layers.stream = position
@@ -174,8 +174,8 @@ def _sizes(layers: _Layers, block: Block, op: TensorOp) -> tuple[tuple[int, ...]
     return (), 0.0
 
 
-_ENDS = ("attention.norm", "attention.post_norm", "attention.dropout_add")
-"""the ops of an attention branch that do not lead to its core"""
+_BRANCHES, _ENDS = ("attention.", "cross."), (".norm", ".post_norm", ".dropout_add")
+"""how ops of branches with a core begin, and those end that do not lead to it"""
 
 
 def _linked(op: TensorOp, kind: str, source: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...]:

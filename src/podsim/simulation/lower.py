@@ -91,7 +91,7 @@ def _stage(
             name=name, kind="dp", seconds=seconds, message=size[0], bytes=size[1], stream=Stream.DATA
         )
 
-    closing = [data("gradients reduced", reduce if zero == 3 else 0.0, sizes[4])]
+    closing = [data("gradients reduced", *((reduce, sizes[4]) if zero == 3 else (0.0, (0.0, 0.0))))]
     both = (
         float(tied_seconds(model, cluster, wide, software, (weights.trained or weights).dense[0])[0])
         if int(plan.pp) > 1 and ends

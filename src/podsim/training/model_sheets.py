@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 
 from podsim.hardware.sheet_rows import Row, Section, Sheet
-from podsim.training.software import load_software, software_names
+from podsim.report.field_notes import field_notes
+from podsim.training.software import Software, load_software, software_names
 from podsim.units import format_quantity
 from podsim.workload.model import Model
-
-_SECONDS = ("host_kernel", "host_collective", "host_send", "host_step")
-_BYTES = ("gradient_bytes", "gradient_memory", "optimizer_traffic", "logit_bytes", "memory_floor", "reserved")
 
 
 def model_sheet(model: Model) -> Sheet:
@@ -72,16 +70,16 @@ def all_software_sheet() -> Sheet:
 
 def software_sheet(name: str) -> Sheet:
     """The sheet of a software entry: its constants."""
-    software = load_software(name)
-    rows = []
+    software, notes, rows = load_software(name), field_notes(Software), []
     for field in fields(software):
         value = getattr(software, field.name)
         if field.name in ("name", "title", "source", "evidence"):
             continue
-        unit = "s" if field.name in _SECONDS else "B" if field.name in _BYTES else ""
+        unit, meaning = notes.get(field.name, ("", ""))
+        unit = unit if unit in ("s", "B") else ""
         number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
         text = format_quantity(number, unit) if number is not None else _word(value)
-        how = "per parameter" if unit == "B" and field.name.startswith(("gradient", "optimizer")) else ""
+        how = "per parameter" if "bytes per parameter" in meaning else ""
         rows.append(
             Row(label=field.name, value=number, unit=unit, text=text, how=how, source=software.source)
         )
