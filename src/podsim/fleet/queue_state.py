@@ -19,16 +19,18 @@ HELD, WAITING, RUNNING, DONE = range(4)
 """The status of a job: not submitted or waiting for dependencies, in the queue, on GPUs, ended."""
 (
     QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
-    OUTAGE, BELL, CLOSED, FAILED, COUNTERS,
-) = range(21)  # fmt: skip
+    OUTAGE, BELL, CLOSED, FAILED, RESERVED, SHORT, COUNTERS,
+) = range(23)  # fmt: skip
 """The positions in State.number: waiting jobs, those in the line, those that joined since the last decision, running
 jobs in the order of the queue, running jobs, releases, next submission, spans, first free piece, free GPUs, ended jobs,
 whether something changed since the last decision, decisions, steps of the profile, jobs started by the last decision,
-missed reservations, next outage, next start or end of a window, closed nodes, jobs stopped by failures."""
-CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TIMES = range(12)
+missed reservations, next outage, next start or end of a window, closed nodes, jobs stopped by failures, reservations,
+whether GPUs of the profile were promised twice."""
+CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TOUCHED, TIMES = range(13)
 """The positions in State.time: now, last decision, next planned decision, last charge of usage, usage of all users,
 GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now, return of the next
-closed node, node-seconds closed, GPU-seconds of work that failures lost, GPU-seconds held before first steps."""
+closed node, node-seconds closed, GPU-seconds of work that failures lost, GPU-seconds held before first steps, first time
+of a reservation that the decision looked at again."""
 STRICT, SKIP, EASY, CONSERVATIVE = range(4)
 """The rule for jobs behind a blocked one: wait, start, start unless that one is delayed, start unless any is delayed."""
 FIRST_FIT, BEST_FIT, SPREAD = range(3)

@@ -68,15 +68,16 @@ void update_queue(const Queue *queue, double now) {
 
 /* Drop the jobs that have started from the line, and from those that joined the queue. */
 void close_gaps(const struct State *state) {
-    int64_t kept = 0, fresh = 0;
-    for (int64_t position = 0; position < state->number[FRESH]; position++) {
-        if (state->job[state->fresh[position]].status == WAITING) state->fresh[fresh++] = state->fresh[position];
+    int64_t kept = 0, fresh = 0, position = 0, started = state->number[STARTED], line = state->number[LINE];
+    for (int64_t other = 0; other < state->number[FRESH]; other++) {
+        if (state->job[state->fresh[other]].status == WAITING) state->fresh[fresh++] = state->fresh[other];
     }
     state->number[FRESH] = fresh;
-    for (int64_t position = 0; position < state->number[LINE]; position++) {
+    for (; position < line && position < kept + started; position++) {
         if (state->job[state->line[position].job].status == WAITING) state->line[kept++] = state->line[position];
     }
-    state->number[LINE] = kept;
+    memmove(state->line + kept, state->line + position, sizeof *state->line * (size_t)(line - position));
+    state->number[LINE] = kept + line - position;
 }
 
 /* A walk from the first job of the queue. */
