@@ -218,9 +218,9 @@ def _fill_kind(record: Any, kind: ReplicaKind, at: int) -> None:
 def _state(requests: Requests, wired: Pool, pool: ReplicaPool) -> State:
     """The state before the first request."""
     count, replicas = requests.rows, wired.replicas
-    request, replica = np.zeros(count, REQUEST), np.zeros(replicas, REPLICA)
+    before, replica = np.zeros((), REQUEST), np.zeros(replicas, REPLICA)
     for name in ("admitted", "first", "done", "source", "replica", "flight", "next", "prior"):
-        request[name] = -1
+        before[name] = -1
     kinds = np.repeat(np.arange(len(pool.kinds)), [kind.replicas for kind in pool.kinds])
     replica["kind"], replica["free"] = kinds, wired.kind["blocks"][kinds]
     for name in ("head", "tail", "oldest", "newest"):
@@ -238,7 +238,7 @@ def _state(requests: Requests, wired: Pool, pool: ReplicaPool) -> State:
     unit["users"], adapter["number"] = -1, -1
     events = 2 * count + replicas * (FLIGHTS + 4) + 64
     return State(
-        request=request, replica=replica, unit=unit, adapter=adapter, event=np.zeros(events, EVENT),
+        request=np.full(count, before), replica=replica, unit=unit, adapter=adapter, event=np.zeros(events, EVENT),
         running=np.zeros(replicas * wired.slots, np.int64), dirty=np.zeros(replicas, np.int64),
         line=np.full(2 * wired.models, -1, np.int64), gaps=np.zeros(GROUPS * BINS, np.int64),
         number=np.zeros(NUMBERS, np.int64), time=np.zeros(TIMES),
