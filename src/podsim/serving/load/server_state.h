@@ -186,6 +186,7 @@ struct Pool {
     int64_t unit_tokens;
     int64_t slots;
     int64_t adapter_slots;
+    int64_t adapters;
     int64_t routing;
     int64_t least;
     double interval;
@@ -199,6 +200,7 @@ struct State {
     struct Replica *replica;
     struct Unit *unit;
     struct Adapter *adapter;
+    int32_t *asked;
     struct Event *event;
     int64_t *running;
     int64_t *dirty;
@@ -231,6 +233,8 @@ void release_blocks(const Server *s, int64_t r, int64_t q, int64_t own, int64_t 
 void release_request(const Server *s, int64_t r, int64_t q);
 bool hold_adapter(const Server *s, int64_t r, int64_t adapter, double *seconds);
 void leave_adapter(const Server *s, int64_t r, int64_t adapter);
+int32_t *asked_of(const Server *s, int64_t r, int64_t adapter);
+bool is_asked(const Server *s, int64_t r);
 
 /* server_times.c: the seconds of a step's parts */
 double tokens_seconds(const Server *s, const struct Kind *kind, double tokens, bool has_prompts);

@@ -187,6 +187,8 @@ class Pool(NamedTuple):
     slots: int
     """The most sequences of a replica."""
     adapter_slots: int
+    adapters: int
+    """The number of different adapters that requests ask for."""
     routing: int
     """The position in ROUTINGS."""
     least: int
@@ -208,6 +210,8 @@ class State(NamedTuple):
     unit: Any
     """Records of UNIT, replica after replica."""
     adapter: Any
+    asked: NDArray[np.int32]
+    """The waiting requests without an adapter, and of each adapter, replica after replica."""
     event: Any
     running: Ints
     """The running requests, in the order of admission, replica after replica."""

@@ -154,7 +154,7 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
         int64_t next = s->state->request[q].next;
         if (replica->running >= kind->sequences) batch->reason = SEQUENCES;
         else if (batch->left <= 0) batch->reason = TOKENS;
-        else if (admit(s, r, q, batch) || batch->reason == ADAPTERS) {
+        else if (admit(s, r, q, batch) || (batch->reason == ADAPTERS && is_asked(s, r))) {
             q = next;
             continue;
         }
