@@ -178,7 +178,8 @@ def _pool(pool: ReplicaPool, table: RequestTable, units: int, unit_tokens: int, 
         models=pool.models, units=units, unit_tokens=unit_tokens, slots=max(kind.sequences for kind in pool.kinds),
         adapter_slots=max(kind.adapters for kind in pool.kinds), adapters=int(table.adapter.max(initial=-1)) + 1,
         routing=ROUTINGS.index(pool.routing), least=scaling.least if scaling else 0,
-        interval=scaling.interval if scaling else 0.0, target=scaling.target if scaling else 1.0, cooldown=scaling.cooldown if scaling else 0.0, seed=seed,
+        interval=scaling.interval if scaling else 0.0, target=scaling.target if scaling else 1.0,
+        cooldown=scaling.cooldown if scaling else 0.0, seed=seed,
     )  # fmt: skip
 
 
