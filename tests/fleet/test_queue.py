@@ -73,7 +73,7 @@ def test_as_the_naive_simulator(policy):
         np.testing.assert_allclose([s[1:] for s in mine], [s[1:] for s in theirs], rtol=1e-9, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["easy", "sjf", "qssf", "fifo-skip"])
+@pytest.mark.parametrize("name", ["easy", "sjf", "qssf", "fifo-skip", "slurm"])
 @pytest.mark.parametrize("backfill", ["easy", "skip"])
 def test_jobs_that_a_decision_passes_by_could_not_start(name, backfill):
     # with a depth, a decision looks at every job; without one, it passes by sizes and lengths that cannot start

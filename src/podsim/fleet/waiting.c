@@ -129,8 +129,7 @@ int64_t next_job(const Queue *queue, Walk *walk) {
 /* Remove the job of the last step, which starts. The walk returns to those that it passed by: they may be harmless. */
 void leave_queue(const Queue *queue, Walk *walk, int64_t j) {
     const struct State *state = queue->state;
-    if (!has_trees(queue->rules)) return;
-    tree_remove(state, &state->root[state->job[j].kind], j);
+    if (has_trees(queue->rules)) tree_remove(state, &state->root[state->job[j].kind], j);
     for (int64_t kind = 0; kind < state->kinds; kind++) {
         if (!state->narrow[kind]) continue;
         state->ahead[kind] = tree_after(state, state->root[kind], walk->last, 0.0, INFINITY);
@@ -182,11 +181,18 @@ void hide_sizes(const Queue *queue, int64_t most) {
     }
 }
 
+/* Whether a job of the line is one that the decision passes by, as it runs too long. */
+bool is_hidden(const Queue *queue, int64_t j, double now) {
+    const struct State *state = queue->state;
+    int64_t kind = state->job[j].kind;
+    return !has_trees(queue->rules) && state->narrow[kind] && now + shortest_seconds(queue, j) > state->latest[kind];
+}
+
 /* Pass by the next jobs of the size of j that cannot end by `latest`. */
 void hide_longer(const Queue *queue, Walk *walk, int64_t j, double now, double latest) {
     const struct State *state = queue->state;
-    if (!has_trees(queue->rules)) return;
     int64_t kind = state->job[j].kind;
+    state->latest[kind] = latest;
     state->ahead[kind] = tree_after(state, state->root[kind], walk->last, now, latest);
     state->narrow[kind] = 1;
 }
