@@ -33,10 +33,8 @@ def _quantiles(values: Sequence[float] | NDArray[Any], shares: Sequence[float]) 
 def percentiles(values: Sequence[float] | NDArray[Any]) -> dict[str, float]:
     """The mean of values, and their percentiles by the names of `PERCENTILES`."""
     figures = _quantiles(values, [percent / 100 for percent in PERCENTILES])
-    return {
-        "mean": float(np.mean(values)),
-        **{f"p{p}": each for p, each in zip(PERCENTILES, figures, strict=True)},
-    }
+    names = (f"p{percent}" for percent in PERCENTILES)
+    return {"mean": float(np.mean(values)), **dict(zip(names, figures, strict=True))}
 
 
 @dataclass(frozen=True, kw_only=True)
