@@ -65,6 +65,8 @@ def test_million_jobs_on_4480_gpus_with_backfill(benchmark):
         ("las", 20_000),
         ("las", 40_000),
         ("themis", 20_000),
+        ("slurm", 50_000),
+        ("conservative", 40_000),
     ],
 )
 def test_backlog_at_load_1_2(benchmark, name, jobs):

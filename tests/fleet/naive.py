@@ -290,7 +290,8 @@ class Naive:
     def reserve(self, now):
         total = self.machine.gpus
         queue = sorted(self.waiting(), key=lambda j: (self.key(j, now), j))
-        order = queue if self.early else [j for j in queue if j not in self.plan]
+        most = self.policy.depth + 1 if self.policy.depth else len(queue)
+        order = [j for place, j in enumerate(queue) if (self.early if j in self.plan else place < most)]
         for j in order:
             self.plan.pop(j, None)
             length = self.expected(j, float(self.jobs.slow[j, 0]))
@@ -302,7 +303,7 @@ class Naive:
                     self.plan[j] = (t, length)
                     break
         for j in queue:
-            if self.plan[j][0] <= now:
+            if j in self.plan and self.plan[j][0] <= now:
                 taken = place(
                     self.free(), self.size, self.leaf, self.machine.placement, int(self.jobs.gpus[j])
                 )

@@ -34,6 +34,7 @@ COSTLY = (
     find_policy("srsf", interval=60.0),
     find_policy("tiresias", levels=(300.0, 900.0), interval=30.0, restart=5.0),
     find_policy("easy", depth=2, start=4.0),
+    find_policy("conservative", depth=2),
     find_policy("fifo", interval=45.0),
     Policy(
         name="strict-srtf",
@@ -73,7 +74,19 @@ def test_as_the_naive_simulator(policy):
         np.testing.assert_allclose([s[1:] for s in mine], [s[1:] for s in theirs], rtol=1e-9, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["easy", "sjf", "qssf", "fifo-skip"])
+@pytest.mark.parametrize("depth", [0, 10])
+def test_long_queue_of_reservations_as_the_naive_simulator(depth):
+    # jobs end long before their limits, so reservations move at every end
+    jobs = random_jobs(9, n=45, most=8, limits=True)
+    jobs = replace(jobs, submit=jobs.submit / 8)
+    policy = find_policy("conservative", depth=depth)
+    ends, spans = Naive(jobs, MACHINES[0], policy).run()
+    ours = run_queue(jobs, MACHINES[0], policy)
+    np.testing.assert_allclose(ours.end, ends, rtol=1e-9, atol=1e-4)
+    assert [span[0] for span in spans_of(ours)] == [span[0] for span in spans]
+
+
+@pytest.mark.parametrize("name", ["easy", "sjf", "qssf", "fifo-skip", "slurm"])
 @pytest.mark.parametrize("backfill", ["easy", "skip"])
 def test_jobs_that_a_decision_passes_by_could_not_start(name, backfill):
     # with a depth, a decision looks at every job; without one, it passes by sizes and lengths that cannot start

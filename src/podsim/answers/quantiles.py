@@ -22,14 +22,19 @@ _LARGEST = 1e300
 
 def quantile(values: Sequence[float] | NDArray[Any], share: float) -> float:
     """The quantile of a share from 0 to 1, in the unit of the values; infinite if it lies beside an infinite value."""
-    between = float(np.quantile(np.minimum(values, _LARGEST), share))
-    return between if between < _LARGEST**0.9 else math.inf
+    return _quantiles(values, [share])[0]
+
+
+def _quantiles(values: Sequence[float] | NDArray[Any], shares: Sequence[float]) -> list[float]:
+    between = np.quantile(np.minimum(values, _LARGEST), shares).tolist()
+    return [each if each < _LARGEST**0.9 else math.inf for each in between]
 
 
 def percentiles(values: Sequence[float] | NDArray[Any]) -> dict[str, float]:
     """The mean of values, and their percentiles by the names of `PERCENTILES`."""
-    named = {f"p{percent}": quantile(values, percent / 100) for percent in PERCENTILES}
-    return {"mean": float(np.mean(values)), **named}
+    figures = _quantiles(values, [percent / 100 for percent in PERCENTILES])
+    names = (f"p{percent}" for percent in PERCENTILES)
+    return {"mean": float(np.mean(values)), **dict(zip(names, figures, strict=True))}
 
 
 @dataclass(frozen=True, kw_only=True)

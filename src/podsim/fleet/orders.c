@@ -82,6 +82,7 @@ static double tier_key(const Queue *queue, int64_t j, double now) {
         remaining = max_double(remaining - useful * standing->speed, 0.0);
         service += (now - standing->begun) * (double)job->gpus;
     }
+    if (queue->rules->order == LEAST_ATTAINED) return service;
     set_level(queue->rules, standing, service, now);
     Seen seen = {
         .job = job, .standing = standing, .service = service, .now = now,
@@ -93,7 +94,6 @@ static double tier_key(const Queue *queue, int64_t j, double now) {
     case SMALLEST: return job->guess * (double)job->gpus; /* with predicted lengths this is QSSF */
     case SHORTEST_REMAINING: return seen.left;
     case SMALLEST_REMAINING: return seen.left * (double)job->gpus;
-    case LEAST_ATTAINED: return service;
     case BY_LEVEL: return by_level(&seen);
     case WORST_OFF: return worst_off(&seen);
     case WORST_OFF_KNOWN: return worst_off_known(&seen);

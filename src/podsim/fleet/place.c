@@ -13,6 +13,7 @@ static int64_t choose_node(const struct Plant *plant, const int64_t *free, int64
             least = free[node];
             is_near = plant->leaf[node] == leaf;
         }
+        if (least == gpus && (is_near || leaf < 0)) break; /* no node can be better */
     }
     return chosen;
 }

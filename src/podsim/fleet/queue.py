@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+import podsim.fleet.queue_state as codes
 from podsim.axes import Floats, Ints
 from podsim.errors import ClusterError, PodsimError, raise_all
 from podsim.fleet.elastic import goodput_rates
@@ -16,34 +17,10 @@ from podsim.fleet.jobs import Jobs
 from podsim.fleet.operations import Operations, Outages, endless_jobs
 from podsim.fleet.policies import Policy
 from podsim.fleet.queue_engine import ALL_ENDED, MORE, PAUSE, ROOM, STUCK, advance
-from podsim.fleet.queue_state import (
-    AWAY,
-    BEST_FIT,
-    BUSY,
-    DECISIONS,
-    ENDED,
-    FAILED,
-    FIRST_FIT,
-    LATE,
-    LOST,
-    OUTAGE,
-    OUTAGE_RECORD,
-    SPANS,
-    SPENT,
-    SPLIT,
-    SPREAD,
-    WAITING,
-    WINDOW_RECORD,
-    Plant,
-    Rules,
-    State,
-    Work,
-    grow_spans,
-    new_state,
-)  # fmt: skip
+from podsim.fleet.queue_state import Plant, Rules, State, Work, grow_spans, new_state
 from podsim.native import c_struct
 
-PLACEMENTS = {"first-fit": FIRST_FIT, "best-fit": BEST_FIT, "spread": SPREAD}
+PLACEMENTS = {"first-fit": codes.FIRST_FIT, "best-fit": codes.BEST_FIT, "spread": codes.SPREAD}
 """The placements: the first node that fits; the fullest node that fits, and few leaves; any GPUs on few nodes."""
 _MOST_GPUS = 1_000_000
 _PATIENCE = 40
@@ -95,8 +72,8 @@ class Machine:
         return Plant(
             size=self.gpus_per_node, leaf=leaf.astype(np.int64), rule=PLACEMENTS[self.placement], nodes=self.nodes,
             leaves=int(leaf.max()) + 1, changes=False, accesses=1, allowed=np.ones(self.nodes, np.uint8),
-            window=np.zeros(0, WINDOW_RECORD), windows=0, opens=np.zeros(0, np.uint8), bell=np.zeros(0), bells=0,
-            outage=np.zeros(0, OUTAGE_RECORD), outages=0, horizon=np.inf,
+            window=np.zeros(0, codes.WINDOW_RECORD), windows=0, opens=np.zeros(0, np.uint8), bell=np.zeros(0), bells=0,
+            outage=np.zeros(0, codes.OUTAGE_RECORD), outages=0, horizon=np.inf,
         )  # fmt: skip
 
 
@@ -192,7 +169,7 @@ def run_queue(
     if policy.elastic:
         work = work._replace(goodput=goodput_rates(jobs, policy, operations, machine.gpus_per_node))
     state = _play(work, plant, rules, progress, outages)
-    count = int(state.number[SPANS])
+    count = int(state.number[codes.SPANS])
     spans = state.span_job[:count]
     start = np.full(len(jobs), np.inf)
     np.minimum.at(start, spans, state.span_start[:count])
@@ -202,10 +179,10 @@ def run_queue(
         span_job=spans.copy(), span_start=state.span_start[:count].copy(), span_end=state.span_end[:count].copy(),
         span_node=state.span_node[:count].copy(), span_reach=state.span_reach[:count].copy(),
         size=jobs.gpus.astype(np.float64), span_size=state.span_gpus[:count].astype(np.float64),
-        failed=int(state.number[FAILED]), undone=float(state.time[LOST]),
-        away=float(state.time[AWAY]) * machine.gpus_per_node,
-        spent=float(state.time[SPENT]),
-        scattered=float(state.time[SPLIT]), decisions=int(state.number[DECISIONS]), late=int(state.number[LATE]),
+        failed=int(state.number[codes.FAILED]), undone=float(state.time[codes.LOST]),
+        away=float(state.time[codes.AWAY]) * machine.gpus_per_node,
+        spent=float(state.time[codes.SPENT]), late=int(state.number[codes.LATE]),
+        scattered=float(state.time[codes.SPLIT]), decisions=int(state.number[codes.DECISIONS]),
     )  # fmt: skip
 
 
@@ -244,25 +221,26 @@ def _play(
         began = time.monotonic()
         said = advance(*inputs, struct, rounds)
         assert said in (ALL_ENDED, PAUSE, ROOM) or outages is not None
-        idle = idle + 1 if said == MORE and state.number[ENDED] == ended and not state.number[BUSY] else 0
-        ended = state.number[ENDED]
+        is_idle = state.number[codes.ENDED] == ended and not state.number[codes.BUSY]
+        idle = idle + 1 if said == MORE and is_idle else 0
+        ended = state.number[codes.ENDED]
         if said == STUCK or idle > _PATIENCE:
             raise PodsimError(_never_started(state))
         if said == MORE and outages is not None:
             plant = outages.extend(plant, plant.horizon)
-            state.number[OUTAGE], inputs[1] = 0, c_struct(plant)
+            state.number[codes.OUTAGE], inputs[1] = 0, c_struct(plant)
         if said == ROOM:
             state = grow_spans(state)
             struct = c_struct(state)
         if progress is not None:
-            progress(int(state.number[ENDED]), len(work.job))
+            progress(int(state.number[codes.ENDED]), len(work.job))
         took = time.monotonic() - began
         rounds = max(rounds // 2, 1) if took > 2 * _SLICE else rounds * 2 if took < _SLICE else rounds
     return state
 
 
 def _never_started(state: State) -> str:
-    left = np.flatnonzero(state.job["status"] == WAITING)
+    left = np.flatnonzero(state.job["status"] == codes.WAITING)
     return (
         f"{len(left):,} jobs never start, as number {left[0] + 1:,} of the trace: the nodes"
         " that they may use are out of service, or closed for a window before their limit"

@@ -16,11 +16,11 @@ enum { HELD, WAITING, RUNNING, DONE };
 /* positions in State.number */
 enum {
     QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
-    OUTAGE, BELL, CLOSED, FAILED
+    OUTAGE, BELL, CLOSED, FAILED, RESERVED, SHORT
 };
 
 /* positions in State.time */
-enum { CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT };
+enum { CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TOUCHED };
 
 /* the rule for jobs behind a blocked one */
 enum { STRICT, SKIP, EASY, CONSERVATIVE };
@@ -174,6 +174,7 @@ struct State {
     int64_t *root;
     int64_t *ahead;
     uint8_t *narrow;
+    double *latest;
     int64_t *kind_access;
     int64_t kinds;
     struct Entry *active;
@@ -254,6 +255,7 @@ void reset_sizes(const Queue *queue);
 bool is_too_large(const Queue *queue, int64_t j);
 void note_no_room(const Queue *queue, Walk *walk, int64_t j, double now);
 void hide_sizes(const Queue *queue, int64_t most);
+bool is_hidden(const Queue *queue, int64_t j, double now);
 void hide_longer(const Queue *queue, Walk *walk, int64_t j, double now, double latest);
 void close_gaps(const struct State *state);
 void tree_insert(const struct State *state, int64_t *root, int64_t j);

@@ -19,16 +19,18 @@ HELD, WAITING, RUNNING, DONE = range(4)
 """The status of a job: not submitted or waiting for dependencies, in the queue, on GPUs, ended."""
 (
     QUEUE, LINE, FRESH, ACTIVE, BUSY, TICKET, NEXT, SPANS, PIECE, FREE, ENDED, DIRTY, DECISIONS, STEPS, STARTED, LATE,
-    OUTAGE, BELL, CLOSED, FAILED, COUNTERS,
-) = range(21)  # fmt: skip
+    OUTAGE, BELL, CLOSED, FAILED, RESERVED, SHORT, COUNTERS,
+) = range(23)  # fmt: skip
 """The positions in State.number: waiting jobs, those in the line, those that joined since the last decision, running
 jobs in the order of the queue, running jobs, releases, next submission, spans, first free piece, free GPUs, ended jobs,
 whether something changed since the last decision, decisions, steps of the profile, jobs started by the last decision,
-missed reservations, next outage, next start or end of a window, closed nodes, jobs stopped by failures."""
-CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TIMES = range(12)
+missed reservations, next outage, next start or end of a window, closed nodes, jobs stopped by failures, reservations,
+whether GPUs of the profile were promised twice."""
+CLOCK, LOOKED, PLANNED, CHARGED, USED, SPLIT, SCATTERED, REOPEN, AWAY, LOST, SPENT, TOUCHED, TIMES = range(13)
 """The positions in State.time: now, last decision, next planned decision, last charge of usage, usage of all users,
 GPU-seconds that were free and enough for the first job but too scattered, GPUs in this state now, return of the next
-closed node, node-seconds closed, GPU-seconds of work that failures lost, GPU-seconds held before first steps."""
+closed node, node-seconds closed, GPU-seconds of work that failures lost, GPU-seconds held before first steps, first time
+of a reservation that the decision looked at again."""
 STRICT, SKIP, EASY, CONSERVATIVE = range(4)
 """The rule for jobs behind a blocked one: wait, start, start unless that one is delayed, start unless any is delayed."""
 FIRST_FIT, BEST_FIT, SPREAD = range(3)
@@ -234,10 +236,12 @@ class State(NamedTuple):
     """The next job of each tree in the decision, -1 for none."""
     narrow: NDArray[np.uint8]
     """Whether the decision passed by jobs of the tree that run too long."""
+    latest: Floats
+    """s. The time by which those must end, where the jobs are in the line."""
     kind_access: Ints
     """The access of the jobs of each tree."""
     kinds: int
-    """The number of trees; 0 where the jobs are in the line."""
+    """The number of sizes."""
     active: Records
     """Records of ENTRY: the running jobs in the order of the queue, if the policy preempts, [2 GPUs]."""
     busy: Records
@@ -311,7 +315,7 @@ def new_state(work: Work, plant: Plant, rules: Rules) -> State:
     number, time = _ints(COUNTERS), _floats(TIMES)
     number[FREE], number[STEPS], time[PLANNED] = gpus, 1, np.inf
     has_trees = rules.still and rules.backfill != CONSERVATIVE
-    size, access, kind = _sizes(work, plant) if has_trees else (_ints(0), _ints(0), _ints(work.jobs))
+    size, access, kind = _sizes(work, plant)
     job = np.zeros(work.jobs, STANDING)
     job["remaining"], job["waits_for"], job["kind"] = work.job["seconds"], work.job["parents"], kind
     job["speed"], job["plan"], job["piece"], job["notch"] = 1.0, np.inf, -1, ASKED
@@ -322,7 +326,7 @@ def new_state(work: Work, plant: Plant, rules: Rules) -> State:
         number=number, time=time, job=job, line=_entries(0 if has_trees else work.jobs),
         spare=_entries(work.jobs + (2 * NOTCHES if rules.elastic else 2) * gpus), fresh=_ints(work.jobs),
         node=np.zeros(work.jobs if has_trees else 0, NODE), size=size, root=np.full(len(size), -1),
-        ahead=_ints(len(size)), narrow=np.zeros(len(size), np.uint8), kind_access=access,
+        ahead=_ints(len(size)), narrow=np.zeros(len(size), np.uint8), latest=_floats(len(size)), kind_access=access,
         kinds=len(size),
         active=_entries(2 * gpus if rules.preempt else 0), busy=_entries(2 * gpus + 1), ends=_entries(2 * gpus + 1),
         free=np.full(plant.nodes, plant.size), trial=_ints(plant.accesses * plant.nodes), picked=_ints(plant.nodes + 1),

@@ -131,6 +131,7 @@ void serve_in_order(const Queue *queue, double now) {
         if (state->number[FREE] <= 0 && (!rules->tiers || heads == accesses)) break;
         int64_t j = next_job(queue, &walk);
         if (j < 0) break;
+        if (is_hidden(queue, j, now)) continue;
         bool has_stopped = false;
         int64_t access = queue->work->job[j].access, count = find_nodes(queue, &walk, j, now, &has_stopped);
         looked += heads > 0;

@@ -68,15 +68,16 @@ void update_queue(const Queue *queue, double now) {
 
 /* Drop the jobs that have started from the line, and from those that joined the queue. */
 void close_gaps(const struct State *state) {
-    int64_t kept = 0, fresh = 0;
-    for (int64_t position = 0; position < state->number[FRESH]; position++) {
-        if (state->job[state->fresh[position]].status == WAITING) state->fresh[fresh++] = state->fresh[position];
+    int64_t kept = 0, fresh = 0, position = 0, started = state->number[STARTED], line = state->number[LINE];
+    for (int64_t other = 0; other < state->number[FRESH]; other++) {
+        if (state->job[state->fresh[other]].status == WAITING) state->fresh[fresh++] = state->fresh[other];
     }
     state->number[FRESH] = fresh;
-    for (int64_t position = 0; position < state->number[LINE]; position++) {
+    for (; position < line && position < kept + started; position++) {
         if (state->job[state->line[position].job].status == WAITING) state->line[kept++] = state->line[position];
     }
-    state->number[LINE] = kept;
+    memmove(state->line + kept, state->line + position, sizeof *state->line * (size_t)(line - position));
+    state->number[LINE] = kept + line - position;
 }
 
 /* A walk from the first job of the queue. */
@@ -128,8 +129,7 @@ int64_t next_job(const Queue *queue, Walk *walk) {
 /* Remove the job of the last step, which starts. The walk returns to those that it passed by: they may be harmless. */
 void leave_queue(const Queue *queue, Walk *walk, int64_t j) {
     const struct State *state = queue->state;
-    if (!has_trees(queue->rules)) return;
-    tree_remove(state, &state->root[state->job[j].kind], j);
+    if (has_trees(queue->rules)) tree_remove(state, &state->root[state->job[j].kind], j);
     for (int64_t kind = 0; kind < state->kinds; kind++) {
         if (!state->narrow[kind]) continue;
         state->ahead[kind] = tree_after(state, state->root[kind], walk->last, 0.0, INFINITY);
@@ -181,11 +181,18 @@ void hide_sizes(const Queue *queue, int64_t most) {
     }
 }
 
+/* Whether a job of the line is one that the decision passes by, as it runs too long. */
+bool is_hidden(const Queue *queue, int64_t j, double now) {
+    const struct State *state = queue->state;
+    int64_t kind = state->job[j].kind;
+    return !has_trees(queue->rules) && state->narrow[kind] && now + shortest_seconds(queue, j) > state->latest[kind];
+}
+
 /* Pass by the next jobs of the size of j that cannot end by `latest`. */
 void hide_longer(const Queue *queue, Walk *walk, int64_t j, double now, double latest) {
     const struct State *state = queue->state;
-    if (!has_trees(queue->rules)) return;
     int64_t kind = state->job[j].kind;
+    state->latest[kind] = latest;
     state->ahead[kind] = tree_after(state, state->root[kind], walk->last, now, latest);
     state->narrow[kind] = 1;
 }

@@ -108,7 +108,7 @@ def run_load(
     Ctrl-C raises KeyboardInterrupt between two lots of steps. Raises PodsimError for tables that this pool cannot serve.
     """
     requests, units, unit_tokens = _requests(table, pool, loop)
-    wired = _pool(pool, units, unit_tokens, seed)
+    wired = _pool(pool, table, units, unit_tokens, seed)
     state = _state(requests, wired, pool)
     arguments = c_struct(requests), c_struct(wired), c_struct(state)
     reason = PAUSE
@@ -164,7 +164,7 @@ def _units(table: RequestTable, pool: ReplicaPool) -> tuple[Ints, Ints, int, int
     return units.astype(np.int64), first.astype(np.int64), len(ids), table.prefix_tokens * each
 
 
-def _pool(pool: ReplicaPool, units: int, unit_tokens: int, seed: int) -> Pool:
+def _pool(pool: ReplicaPool, table: RequestTable, units: int, unit_tokens: int, seed: int) -> Pool:
     """The pool as C takes it."""
     kinds, tables, at = np.zeros(len(pool.kinds), KIND), [], 0
     for record, kind in zip(kinds, pool.kinds, strict=True):
@@ -176,9 +176,10 @@ def _pool(pool: ReplicaPool, units: int, unit_tokens: int, seed: int) -> Pool:
     return Pool(
         kind=kinds, table=np.concatenate(tables), replicas=sum(kind.replicas for kind in pool.kinds),
         models=pool.models, units=units, unit_tokens=unit_tokens, slots=max(kind.sequences for kind in pool.kinds),
-        adapter_slots=max(kind.adapters for kind in pool.kinds), routing=ROUTINGS.index(pool.routing),
-        least=scaling.least if scaling else 0, interval=scaling.interval if scaling else 0.0,
-        target=scaling.target if scaling else 1.0, cooldown=scaling.cooldown if scaling else 0.0, seed=seed,
+        adapter_slots=max(kind.adapters for kind in pool.kinds), adapters=int(table.adapter.max(initial=-1)) + 1,
+        routing=ROUTINGS.index(pool.routing), least=scaling.least if scaling else 0,
+        interval=scaling.interval if scaling else 0.0, target=scaling.target if scaling else 1.0,
+        cooldown=scaling.cooldown if scaling else 0.0, seed=seed,
     )  # fmt: skip
 
 
@@ -218,9 +219,9 @@ def _fill_kind(record: Any, kind: ReplicaKind, at: int) -> None:
 def _state(requests: Requests, wired: Pool, pool: ReplicaPool) -> State:
     """The state before the first request."""
     count, replicas = requests.rows, wired.replicas
-    request, replica = np.zeros(count, REQUEST), np.zeros(replicas, REPLICA)
+    before, replica = np.zeros((), REQUEST), np.zeros(replicas, REPLICA)
     for name in ("admitted", "first", "done", "source", "replica", "flight", "next", "prior"):
-        request[name] = -1
+        before[name] = -1
     kinds = np.repeat(np.arange(len(pool.kinds)), [kind.replicas for kind in pool.kinds])
     replica["kind"], replica["free"] = kinds, wired.kind["blocks"][kinds]
     for name in ("head", "tail", "oldest", "newest"):
@@ -238,7 +239,8 @@ def _state(requests: Requests, wired: Pool, pool: ReplicaPool) -> State:
     unit["users"], adapter["number"] = -1, -1
     events = 2 * count + replicas * (FLIGHTS + 4) + 64
     return State(
-        request=request, replica=replica, unit=unit, adapter=adapter, event=np.zeros(events, EVENT),
+        request=np.full(count, before), replica=replica, unit=unit, adapter=adapter,
+        asked=np.zeros(replicas * (wired.adapters + 1), np.int32), event=np.zeros(events, EVENT),
         running=np.zeros(replicas * wired.slots, np.int64), dirty=np.zeros(replicas, np.int64),
         line=np.full(2 * wired.models, -1, np.int64), gaps=np.zeros(GROUPS * BINS, np.int64),
         number=np.zeros(NUMBERS, np.int64), time=np.zeros(TIMES),

@@ -185,6 +185,19 @@ bool hold_adapter(const Server *s, int64_t r, int64_t adapter, double *seconds) 
     return true;
 }
 
+/* The number of waiting requests of an adapter, -1 for those without one. */
+int32_t *asked_of(const Server *s, int64_t r, int64_t adapter) {
+    return s->state->asked + r * (s->pool->adapters + 1) + adapter + 1;
+}
+
+/* Whether a request waits that needs no adapter, or one in a slot; all slots are in use. */
+bool is_asked(const Server *s, int64_t r) {
+    const struct Adapter *slots = s->state->adapter + r * s->pool->adapter_slots;
+    bool is_any = *asked_of(s, r, -1) > 0;
+    for (int64_t k = 0; k < kind_of(s, r)->adapters; k++) is_any = is_any || *asked_of(s, r, slots[k].number) > 0;
+    return is_any;
+}
+
 /* One request fewer uses an adapter; it stays until another needs its slot. */
 void leave_adapter(const Server *s, int64_t r, int64_t adapter) {
     struct Adapter *slots = s->state->adapter + r * s->pool->adapter_slots;

@@ -22,6 +22,7 @@ void queue_request(const Server *s, int64_t r, int64_t q, bool in_front) {
     if (request->prior >= 0) all[request->prior].next = q;
     else replica->head = q;
     replica->waiting++;
+    ++*asked_of(s, r, s->requests->adapter[q]);
     if (in_front) replica->visible++;
     mark_dirty(s, r);
 }
@@ -36,6 +37,7 @@ void unqueue_request(const Server *s, int64_t r, int64_t q) {
     else replica->head = request->next;
     request->next = request->prior = -1;
     replica->waiting--;
+    --*asked_of(s, r, s->requests->adapter[q]);
     replica->visible = max_int(0, min_int(replica->visible - 1, replica->waiting));
 }
 

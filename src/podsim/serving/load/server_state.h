@@ -79,27 +79,26 @@ struct Request {
     double first;
     double done;
     double last;
-    double gap;
-    int64_t made;
-    int64_t computed;
-    int64_t room;
-    int64_t own;
-    int64_t shared;
-    int64_t reserved;
-    int64_t source;
-    int64_t source_own;
-    int64_t source_shared;
-    int64_t replica;
-    int64_t status;
-    int64_t flight;
-    int64_t planned;
-    int64_t preempted;
-    int64_t cached;
-    int64_t swapped;
-    int64_t arriving;
-    int64_t leaving;
-    int64_t next;
-    int64_t prior;
+    int32_t made;
+    int32_t computed;
+    int32_t room;
+    int32_t own;
+    int32_t shared;
+    int32_t reserved;
+    int32_t source;
+    int32_t source_own;
+    int32_t source_shared;
+    int32_t replica;
+    int32_t planned;
+    int32_t preempted;
+    int32_t cached;
+    int32_t next;
+    int32_t prior;
+    int8_t flight;
+    int8_t status;
+    int8_t swapped;
+    int8_t arriving;
+    int8_t leaving;
 };
 
 struct Replica {
@@ -187,6 +186,7 @@ struct Pool {
     int64_t unit_tokens;
     int64_t slots;
     int64_t adapter_slots;
+    int64_t adapters;
     int64_t routing;
     int64_t least;
     double interval;
@@ -200,6 +200,7 @@ struct State {
     struct Replica *replica;
     struct Unit *unit;
     struct Adapter *adapter;
+    int32_t *asked;
     struct Event *event;
     int64_t *running;
     int64_t *dirty;
@@ -232,6 +233,8 @@ void release_blocks(const Server *s, int64_t r, int64_t q, int64_t own, int64_t 
 void release_request(const Server *s, int64_t r, int64_t q);
 bool hold_adapter(const Server *s, int64_t r, int64_t adapter, double *seconds);
 void leave_adapter(const Server *s, int64_t r, int64_t adapter);
+int32_t *asked_of(const Server *s, int64_t r, int64_t adapter);
+bool is_asked(const Server *s, int64_t r);
 
 /* server_times.c: the seconds of a step's parts */
 double tokens_seconds(const Server *s, const struct Kind *kind, double tokens, bool has_prompts);

@@ -75,28 +75,27 @@ REQUEST = np.dtype([
     ("first", np.float64),  # s, time of its first token
     ("done", np.float64),  # s, time of its end
     ("last", np.float64),  # s, time of its last token so far
-    ("gap", np.float64),  # s, longest time between tokens
-    ("made", np.int64),  # tokens of its answer
-    ("computed", np.int64),  # tokens in its cache
-    ("room", np.int64),  # tokens for which it has blocks
-    ("own", np.int64),  # blocks that it does not share
-    ("shared", np.int64),  # units of its prompt that it shares
-    ("reserved", np.int64),  # blocks that are kept for it
-    ("source", np.int64),  # replica that still has its cache
-    ("source_own", np.int64),
-    ("source_shared", np.int64),
-    ("replica", np.int64),
-    ("status", np.int64),
-    ("flight", np.int64),  # number of its step
-    ("planned", np.int64),  # tokens of its step
-    ("preempted", np.int64),  # number of times
-    ("cached", np.int64),  # tokens that another request had computed
-    ("swapped", np.int64),
-    ("arriving", np.int64),  # its cache is on the way
-    ("leaving", np.int64),  # its client gave up
-    ("next", np.int64),
-    ("prior", np.int64),
-])  # fmt: skip
+    ("made", np.int32),  # tokens of its answer
+    ("computed", np.int32),  # tokens in its cache
+    ("room", np.int32),  # tokens for which it has blocks
+    ("own", np.int32),  # blocks that it does not share
+    ("shared", np.int32),  # units of its prompt that it shares
+    ("reserved", np.int32),  # blocks that are kept for it
+    ("source", np.int32),  # replica that still has its cache
+    ("source_own", np.int32),
+    ("source_shared", np.int32),
+    ("replica", np.int32),
+    ("planned", np.int32),  # tokens of its step
+    ("preempted", np.int32),  # number of times
+    ("cached", np.int32),  # tokens that another request had computed
+    ("next", np.int32),
+    ("prior", np.int32),
+    ("flight", np.int8),  # number of its step
+    ("status", np.int8),
+    ("swapped", np.int8),
+    ("arriving", np.int8),  # its cache is on the way
+    ("leaving", np.int8),  # its client gave up
+], align=True)  # fmt: skip
 """The record of a request."""
 
 REPLICA = np.dtype([
@@ -188,6 +187,8 @@ class Pool(NamedTuple):
     slots: int
     """The most sequences of a replica."""
     adapter_slots: int
+    adapters: int
+    """The number of different adapters that requests ask for."""
     routing: int
     """The position in ROUTINGS."""
     least: int
@@ -209,6 +210,8 @@ class State(NamedTuple):
     unit: Any
     """Records of UNIT, replica after replica."""
     adapter: Any
+    asked: NDArray[np.int32]
+    """The waiting requests without an adapter, and of each adapter, replica after replica."""
     event: Any
     running: Ints
     """The running requests, in the order of admission, replica after replica."""

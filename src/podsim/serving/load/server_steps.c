@@ -17,25 +17,25 @@ typedef struct {
     bool has_preempted;
 } Batch;
 
-static int64_t tokens_left(const Server *s, int64_t q) {
+static inline int64_t tokens_left(const Server *s, int64_t q) {
     const struct Request *request = &s->state->request[q];
     return s->requests->input[q] + request->made - request->computed;
 }
 
-static bool is_decoding(const Server *s, int64_t q) {
+static inline bool is_decoding(const Server *s, int64_t q) {
     return s->state->request[q].made > 0 && tokens_left(s, q) == 1;
 }
 
-static bool is_free(const struct Request *request) { return request->flight < 0 && !request->arriving; }
+static inline bool is_free(const struct Request *request) { return request->flight < 0 && !request->arriving; }
 
-static void join(const Server *s, int64_t r, int64_t q, int64_t tokens, Batch *batch) {
+static inline void join(const Server *s, int64_t r, int64_t q, int64_t tokens, bool decoding, Batch *batch) {
     struct Request *request = &s->state->request[q];
     request->planned = tokens;
     request->flight = batch->flight;
     batch->sequences++;
     batch->tokens += tokens;
     batch->left -= tokens;
-    if (is_decoding(s, q)) {
+    if (decoding) {
         batch->decodes++;
         batch->contexts += request->computed;
         s->state->replica[r].decode_tokens += tokens;
@@ -96,8 +96,9 @@ static void join_running(const Server *s, int64_t r, bool decodes, bool prompts,
         if (decoding) tokens = min_int(min_int(1 + kind->draft, s->requests->output[q] - request->made), batch->left);
         else if (kind->chunked) tokens = min_int(left, batch->left);
         else if (left > batch->left && batch->tokens > 0) continue;
-        if (!make_room(s, r, k, request->computed + tokens, batch)) break;
-        join(s, r, q, tokens, batch);
+        bool has_room = request->computed + tokens <= request->room;
+        if (!has_room && !make_room(s, r, k, request->computed + tokens, batch)) break;
+        join(s, r, q, tokens, decoding, batch);
     }
 }
 
@@ -140,7 +141,7 @@ static bool admit(const Server *s, int64_t r, int64_t q, Batch *batch) {
     if (request->swapped) batch->moved += ((double)past * kind->token_bytes + kind->state_bytes) / kind->host_rate;
     request->swapped = 0;
     request->computed = past;
-    join(s, r, q, tokens, batch);
+    join(s, r, q, tokens, is_decoding(s, q), batch);
     return true;
 }
 
@@ -153,7 +154,7 @@ static void admit_waiting(const Server *s, int64_t r, Batch *batch) {
         int64_t next = s->state->request[q].next;
         if (replica->running >= kind->sequences) batch->reason = SEQUENCES;
         else if (batch->left <= 0) batch->reason = TOKENS;
-        else if (admit(s, r, q, batch) || batch->reason == ADAPTERS) {
+        else if (admit(s, r, q, batch) || (batch->reason == ADAPTERS && is_asked(s, r))) {
             q = next;
             continue;
         }
@@ -298,7 +299,7 @@ void start_steps(const Server *s, int64_t r) {
 }
 
 /* Count the time since the last token: 32 bins an octave from 2^-20 s. */
-static void count_gap(const Server *s, int64_t q, double gap, int64_t count) {
+static inline void count_gap(const Server *s, int64_t q, double gap, int64_t count) {
     uint64_t bits, base = (uint64_t)(1023 - 20) << 5;
     memcpy(&bits, &gap, sizeof bits);
     int64_t bin = (int64_t)(bits >> 47) - (int64_t)base;
@@ -306,7 +307,7 @@ static void count_gap(const Server *s, int64_t q, double gap, int64_t count) {
     s->state->gaps[group * BINS + max_int(0, min_int(bin, BINS - 1))] += count;
 }
 
-static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decoding) {
+static inline void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decoding) {
     struct Request *request = &s->state->request[q];
     const struct Kind *kind = kind_of(s, r);
     double now = s->state->time[CLOCK];
@@ -321,18 +322,14 @@ static void answer_tokens(const Server *s, int64_t r, int64_t q, bool was_decodi
         }
     }
     if (request->made == 0) request->first = now;
-    else {
-        double gap = gaps == 1 ? now - request->last : (now - request->last) / (double)gaps;
-        count_gap(s, q, gap, gaps);
-        request->gap = max_double(request->gap, gap);
-    }
+    else count_gap(s, q, gaps == 1 ? now - request->last : (now - request->last) / (double)gaps, gaps);
     request->last = now;
     request->made += tokens;
     request->computed = s->requests->input[q] + request->made - 1;
 }
 
 /* The end of a step for a request that was in it. True if it leaves the replica. */
-static bool end_part(const Server *s, int64_t r, int64_t q) {
+static inline bool end_part(const Server *s, int64_t r, int64_t q) {
     struct Request *request = &s->state->request[q];
     bool was_decoding = is_decoding(s, q);
     request->flight = -1;
