@@ -146,6 +146,7 @@ def run_sizes(model: Model, plan: Plan) -> tuple[float, ...]:
     return (model.active_parameters, int(plan.gpus), plan.length(model), int(plan.tp), int(plan.pp))
 
 
+@lru_cache(maxsize=256)
 def _attention(model: Model) -> str:
     """The kind of attention, by its ops."""
     names = {op.name for block in model.layers for op in block.ops}
@@ -256,9 +257,14 @@ def fitted_runs() -> FittedRuns:
 
 def band_of(model: Model, cluster: Cluster, plan: Plan, *, beyond: float = 1.0) -> Band:
     """The band of the prediction of a scalar plan, whose utilisation is `beyond` times that of the best like it."""
-    features, fitted = run_features(model, cluster, plan), fitted_runs()
-    nearest = float(run_distances(features, run_sizes(model, plan), fitted.columns).min())
-    return left_out_band(features, plan.software, nearest + _DOUBLE * log2(max(beyond, 1.0)), fitted)
+    return _band(run_features(model, cluster, plan), run_sizes(model, plan), plan.software, beyond)
+
+
+@lru_cache(maxsize=4096)
+def _band(features: Features, sizes: tuple[float, ...], software: str, beyond: float) -> Band:
+    fitted = fitted_runs()
+    nearest = float(run_distances(features, sizes, fitted.columns).min())
+    return left_out_band(features, software, nearest + _DOUBLE * log2(max(beyond, 1.0)), fitted)
 
 
 def left_out_band(features: Features, software: str, distance: float, fitted: FittedRuns) -> Band:

@@ -184,7 +184,7 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     ):
         positions = [*positions[: max(options.top - 1, 1)], fastest][: options.top]
     plans = [result.plan(position) for position in positions]
-    predict_ahead((model, cluster, plan) for plan in plans)
+    predict_ahead([(model, cluster, plan) for plan in plans])
     for position, plan in zip(positions, plans, strict=True):
         prediction = describe(
             model, cluster, plan, detail="" if predictions else options.detail,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +240,14 @@ _WIDE = (np.dtype(np.int64), np.dtype(bool))
 ARRAY_FIELDS = tuple(
     field.name for field in fields(PlanValues) if field.name not in options_of(TrainedFields)
 )
+SHARED_FIELDS = tuple(field.name for field in fields(PlanValues) if field.name not in ARRAY_FIELDS)
+"""the fields that plans of one evaluation share"""
+Values = TypeVar("Values", bound=PlanValues)
+
+
+def beside(plans: Sequence[Values]) -> Values:
+    """Scalar plans that differ in numbers and flags alone, as one."""
+    return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
-from typing import TypeAlias
-
-import numpy as np
+from typing import TypeAlias, TypeVar
 
 from podsim.answers.prediction import Prediction, StageMemory
 from podsim.axes import Shaped
@@ -18,7 +16,7 @@ from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, o
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
-from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
+from podsim.training.plan_values import SHARED_FIELDS, Array, Recompute, beside
 from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
@@ -52,10 +50,11 @@ _REMEDIES = {
 }
 
 
+Value = TypeVar("Value")
+Asked: TypeAlias = tuple[Model, Cluster, Plan]
 Predicted: TypeAlias = tuple[Prediction, dict[str, float]]
 """the prediction of a plan, and by resource the share of throughput gained if that were faster"""
 _FASTER = 1.1
-_SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
 _SECONDS: Memo[float] = Memo(4096)
 """The times of plans that are compared with others."""
 _AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Predicted] = {}
@@ -67,8 +66,34 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
 
     About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
     """
-    tables = prepare(model, cluster, plan)
-    return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)), 0)
+    return predict_plans([(model, cluster, plan)])[0]
+
+
+def predict_plans(asked: Sequence[Asked]) -> list[Prediction]:
+    """Predictions of legal scalar plans: those of one job that differ in numbers and flags are one evaluation."""
+    return _together(asked, _predictions)
+
+
+def _predictions(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
+    tables = prepare(model, cluster, beside(plans))
+    cost = cost_slice(tables, slice(0, len(plans)), stages=True)
+    return [_prediction(model, cluster, plan, tables, cost, at) for at, plan in enumerate(plans)]
+
+
+def _together(
+    asked: Sequence[Asked], answer: Callable[[Model, Cluster, Sequence[Plan]], Sequence[Value]]
+) -> list[Value]:
+    """What each plan is answered, where plans of one job that differ in numbers and flags are asked at once."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for at, (model, cluster, plan) in enumerate(asked):
+        key = (model, cluster, *(getattr(plan, name) for name in SHARED_FIELDS))
+        groups.setdefault(key, []).append(at)
+    answers: dict[int, Value] = {}
+    for places in groups.values():
+        model, cluster, _ = asked[places[0]]
+        values = answer(model, cluster, [asked[at][2] for at in places])
+        answers |= dict(zip(places, values, strict=True))
+    return [answers[at] for at in range(len(asked))]
 
 
 def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
@@ -77,20 +102,16 @@ def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
     return ready or _predicted(model, cluster, [plan])[0]
 
 
-def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
+def predict_ahead(asked: Sequence[Asked]) -> None:
     """Compute what `predict_with_gains` will be asked of scalar plans: plans of one job are rows of one evaluation."""
     _AHEAD.clear()
-    groups: dict[tuple[Model, Cluster, tuple[object, ...]], list[Plan]] = {}
-    for model, cluster, plan in asked:
-        groups.setdefault((model, cluster, tuple(getattr(plan, name) for name in _SHARED)), []).append(plan)
-    for (model, cluster, _), plans in groups.items():
-        for plan, answer in zip(plans, _predicted(model, cluster, plans), strict=True):
-            _AHEAD[model, cluster, _values(plan)] = answer
+    for (model, cluster, plan), answer in zip(asked, _together(asked, _predicted), strict=True):
+        _AHEAD[model, cluster, _values(plan)] = answer
 
 
 def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
     """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables, count = prepare(model, cluster, _side_by_side(plans)), len(plans)
+    tables, count = prepare(model, cluster, beside(plans)), len(plans)
     faster = [speed_up(cluster, name, _FASTER) for name in RESOURCES]
     cost = cost_slice(on_clusters(tables, faster), slice(0, count * (1 + len(faster))), stages=True)
     steps = cost.seconds.reshape(-1, count)
@@ -105,17 +126,12 @@ def _values(plan: Plan) -> tuple[object, ...]:
     return tuple(getattr(plan, field.name) for field in fields(plan))
 
 
-def _side_by_side(plans: Sequence[Plan]) -> Plan:
-    """Scalar plans that differ in numbers and flags alone, as one."""
-    return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
-
-
 def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
     """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
 
     @cache
     def of_law() -> list[float]:
-        tables, part = prepare(model, cluster, _side_by_side(plans)), slice(0, len(plans))
+        tables, part = prepare(model, cluster, beside(plans)), slice(0, len(plans))
         layout = layout_of(tables, part)
         assert tables.ends is not None
         end, share = tables.ends.of(part), tables.core_share
@@ -171,7 +187,7 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     "hardware": what is executed, recomputation included.
     """
     length = plan.length(model)
-    forward = model.forward_flops(length)
+    forward = _forward_flops(model, length)
     once = sum(forward.values())
     again = 0.0
     if plan.recompute == Recompute.FULL:
@@ -184,6 +200,11 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {
         "6PD": 2.0 * passes * model.active_parameters, "model": passes * once, "hardware": passes * once + again,
     }  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _forward_flops(model: Model, length: int) -> dict[str, float]:
+    return model.forward_flops(length)
 
 
 def parameter_flops(model: Model) -> float:

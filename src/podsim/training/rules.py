@@ -9,7 +9,7 @@ uses one is predicted with a warning, as the question "what would it have brough
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
+from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute, beside
 from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
@@ -332,6 +332,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+_LARGEST = 1 << 15
+"""the largest number of a plan of which four multiply in 64 bits"""
+
+
 def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
     """For each rule, which plans break it (broadcast)."""
     return {name: np.asarray(violated(plan, f), dtype=bool) for name, violated, _ in RULES}
@@ -339,14 +343,38 @@ def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
 
 def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     """Every rule a scalar plan breaks, worded."""
-    wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _is_whole(getattr(plan, n))]
+    unreadable = _unreadable(plan, model)
+    if unreadable:
+        return unreadable
+    f = facts(model, cluster, plan.length(model))
+    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+
+
+def problems_of_each(plans: Sequence[PlanValues], model: Model, cluster: Cluster) -> list[list[str]]:
+    """The problems of scalar plans that differ in numbers and flags alone, all held to a rule at once."""
+    if any(_unreadable(plan, model) or _largest(plan) > _LARGEST for plan in plans):
+        return [problems(plan, model, cluster) for plan in plans]
+    f = facts(model, cluster, plans[0].length(model))
+    broken = violations(beside(plans), f)
+    words, said = _text_problems(plans[0], f), [(say, broken[name]) for name, _, say in RULES]
+    columns = [(say, np.broadcast_to(wrong, len(plans)).tolist()) for say, wrong in said if wrong.any()]
+    return [[*(say(plan, f) for say, wrong in columns if wrong[at]), *words] for at, plan in enumerate(plans)]
+
+
+def _largest(plan: PlanValues) -> int:
+    return max(abs(int(getattr(plan, name))) for name in ARRAY_FIELDS)
+
+
+def _unreadable(plan: PlanValues, model: Model) -> list[str]:
+    """What keeps a scalar plan from being held to the rules."""
+    values = {name: getattr(plan, name) for name in ARRAY_FIELDS}
+    wrong = [name for name, value in values.items() if not _is_whole(value) and np.ndim(value) == 0]
     if wrong:
         return [f"{name}={getattr(plan, name)!r} is not a whole number" for name in wrong]
     length = plan.length(model)
     if not isinstance(length, int) or not 1 <= length <= 1 << 30:
         return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
-    f = facts(model, cluster, length)
-    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+    return []
 
 
 @lru_cache(maxsize=4096)

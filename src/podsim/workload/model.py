@@ -314,7 +314,7 @@ class Model:
         """Whether some layer is a mixture of experts."""
         return any(block.experts for block in self.layers)
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token passes through: top-k of the experts instead of all."""
         total = 0
