@@ -22,7 +22,7 @@ import numpy as np
 from podsim.answers.prediction import Band
 from podsim.axes import Floats, Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.packaged import once_read
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
@@ -126,18 +126,22 @@ class Residual(NamedTuple):
 
 def run_features(model: Model, cluster: Cluster, plan: Plan) -> Features:
     """Features of a scalar plan."""
-    gpu = cluster.gpu
+    return _features(model, cluster.gpu, plan.precision, plan.software, _kind(plan))
+
+
+@lru_cache(maxsize=1024)
+def _features(model: Model, gpu: Gpu, precision: str, software: str, kind: str) -> Features:
     experts = max((block.experts for block in model.layers), default=0)
     return Features(
         architecture=gpu.architecture.lower(),
-        kind=_kind(plan),
-        bits=operand_bits(plan.precision),
-        framework=_family(plan.software),
+        kind=kind,
+        bits=operand_bits(precision),
+        framework=_family(software),
         experts="many experts" if experts >= _MANY else "few experts" if experts else "dense",
         attention=_attention(model),
         links="no" if gpu.bridge or not gpu.nvlink else "yes",
         gpu=gpu.name,
-        precision=plan.precision,
+        precision=precision,
     )
 
 
@@ -146,7 +150,6 @@ def run_sizes(model: Model, plan: Plan) -> tuple[float, ...]:
     return (model.active_parameters, int(plan.gpus), plan.length(model), int(plan.tp), int(plan.pp))
 
 
-@lru_cache(maxsize=256)
 def _attention(model: Model) -> str:
     """The kind of attention, by its ops."""
     names = {op.name for block in model.layers for op in block.ops}

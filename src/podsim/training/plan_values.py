@@ -215,7 +215,7 @@ class PlanValues(TrainedFields, LayoutFields):
             if field.name == "recompute":
                 value = Recompute(int(value)).name.lower()
             elif field.name == "schedule":
-                value = {code: name for name, code in SCHEDULE_CODES.items()}[Schedule(int(value))]
+                value = SCHEDULES[int(value)]
             elif field.name in _BOOLEAN:
                 value = bool(value)
             elif field.name in ARRAY_FIELDS:
