@@ -34,13 +34,14 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
 from podsim.training.split_layers import own_layers, split_layers
-from podsim.training.step import charge_seconds, part_seconds, path_seconds
+from podsim.training.step import WAYS, charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
 
 T = TypeVar("T")
 _SINGLE: Memo[Any] = Memo(8192)
 """The tables of single plans, which predictions of similar plans share."""
 _FIRST = np.zeros(1, dtype=np.int64)
+_SENDS = tuple(field.name for field in fields(Sends))
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
 
@@ -152,9 +153,8 @@ class Keyed(Generic[T]):
     index: Shaped[Array, "plan"]
 
     def of(self, part: slice | Array) -> T:
-        """The table's values for some of the plans."""
-        is_single = isinstance(part, slice) and self.index.size == 1
-        return self.table if is_single else gather(self.table, self.index[part])
+        """The table's values for some of the plans; a single key's broadcast."""
+        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
 
 
 def keyed_table(
@@ -288,7 +288,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
         return Keyed(side_by_side([part.table for part in parts]), index)
 
     def repeated(own: Keyed[T]) -> Keyed[T]:
-        return Keyed(own.table, np.tile(own.index, copies))
+        return own if plan.size == 1 else Keyed(own.table, np.tile(own.index, copies))
 
     assert tables.ends is not None
     split = tables.split
@@ -296,7 +296,7 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
         split = joined(split, *(layers for make in makers if (layers := make.split())))
     return replace(
         tables,
-        plan=plan.take(np.tile(np.arange(plan.size), copies)),
+        plan=plan if plan.size == 1 else plan.take(np.tile(np.arange(plan.size), copies)),
         layers=joined(tables.layers, *(make.layers() for make in makers)),
         ends=joined(tables.ends, *(make.ends() for make in makers)),
         sends=joined(tables.sends, *(make.sends() for make in makers)),
@@ -308,11 +308,21 @@ def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
     )
 
 
-def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Array] | None = None) -> Layout:
-    """The layouts of some of the plans; `changes` are other values of fields that no table depends on."""
-    plan, software = tables.plan, tables.software
-    if plan.size > 1 or not isinstance(part, slice):
-        plan = plan.take(part).having(changes or {}).wide()
+def plans_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Array] | None = None) -> Plan:
+    """Some of the plans; `changes` are other values of fields that no table depends on."""
+    is_single = tables.plan.size == 1 and not changes
+    return tables.plan if is_single else tables.plan.take(part).having(changes or {}).wide()
+
+
+def layout_of(
+    tables: PlanTables,
+    part: slice | Array,
+    changes: Mapping[str, Array] | None = None,
+    *,
+    sent: Array | None = None,
+) -> Layout:
+    """The layouts of some of the plans, with `changes` as in plans_of; `sent`: 0 where sends take no time, else 1."""
+    plan, software = plans_of(tables, part, changes), tables.software
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
     layers, hidden = tables.layers.of(part), None
     if tables.split is not None:
@@ -322,6 +332,8 @@ def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Arr
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)
+    if sent is not None:
+        sends, charge = Sends(**{name: getattr(sends, name) * sent for name in _SENDS}), charge * sent
     far = _far_seconds(paths, sends)
     return Layout(
         plan=plan,
@@ -367,7 +379,7 @@ class StepCost:
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
     tables = prepare(model, cluster, plan, software=software)
-    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size)]
+    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size, 8192 // len(WAYS))]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -380,15 +392,18 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
 
 def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
-    layout, software = layout_of(tables, part), tables.software
+    own, software = np.arange(tables.layers.index.size)[part], tables.software
+    rows, (shared, sent) = np.tile(own, len(WAYS)), np.repeat(WAYS, own.size, axis=0).T
     assert tables.ends is not None
-    step, parts = part_seconds(layout, tables.ends.of(part), software, tables.core_share)
-    own = layout.stages, tables.weights.of(part), tables.activations.of(part)
-    bytes_of_kinds = memory_kind_bytes(layout.plan, software, *own)
-    kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
+    layout = layout_of(tables, rows, sent=sent)
+    step, parts = part_seconds(layout, tables.ends.of(rows), software, tables.core_share, shared)
+    held = tables.stages.of(part), tables.weights.of(part), tables.activations.of(part)
+    bytes_of_kinds = memory_kind_bytes(plans_of(tables, part), software, *held)
+    is_stage = held[0].count > 0
+    kinds = np.empty((len(bytes_of_kinds), *is_stage.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
         kind[:] = size
-    total = np.where(layout.stages.count > 0, kinds.sum(axis=0), 0.0)
+    total = np.where(is_stage, kinds.sum(axis=0), 0.0)
     fullest = total.argmax(axis=0)
     column = np.arange(fullest.size)
     return StepCost(
