@@ -393,7 +393,7 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
 def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
     own, software = np.arange(tables.layers.index.size)[part], tables.software
-    rows, (shared, sent) = np.tile(own, len(WAYS)), np.repeat(WAYS, own.size, axis=0).T
+    rows, (shared, sent) = np.concatenate([own] * len(WAYS)), np.repeat(WAYS, own.size, axis=0).T
     assert tables.ends is not None
     layout = layout_of(tables, rows, sent=sent)
     step, parts = part_seconds(layout, tables.ends.of(rows), software, tables.core_share, shared)
