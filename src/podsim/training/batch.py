@@ -15,7 +15,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
-from podsim.records import dataclass, fields, is_dataclass, replace
+from podsim.records import dataclass, fields, is_dataclass
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, passes_of
 from podsim.training.layout import Layout, Paths, Sends, SplitLayers, Stages, StepEnd
@@ -33,6 +33,7 @@ from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement
 from podsim.training.software import Software, load_software
+from podsim.training.speeds import clusters_of
 from podsim.training.split_layers import own_layers, split_layers
 from podsim.training.step import WAYS, charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
@@ -40,7 +41,8 @@ from podsim.workload.model import Model
 T = TypeVar("T")
 _SINGLE: Memo[Any] = Memo(8192)
 """The tables of single plans, which predictions of similar plans share."""
-_FIRST = np.zeros(1, dtype=np.int64)
+_OF_MODELS = ("stages", "weights", "paths")
+"""The tables that neither software nor cluster change; activations depend on software alone."""
 _SENDS = tuple(field.name for field in fields(Sends))
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
@@ -129,22 +131,6 @@ def _gather(table: Any, index: Array) -> Any:
     return table
 
 
-def side_by_side(tables: Sequence[T]) -> T:
-    """Arrays, tuples or dataclasses of one shape as one, joined along the last axis of their arrays."""
-    return _side_by_side(tables)  # type: ignore[no-any-return]
-
-
-def _side_by_side(tables: Sequence[Any]) -> Any:
-    first = tables[0]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(tables, axis=-1)
-    if is_dataclass(first) and not isinstance(first, type):
-        names = [field.name for field in fields(first)]
-        columns = {name: _side_by_side([getattr(table, name) for table in tables]) for name in names}
-        return replace(first, **columns)
-    return first
-
-
 @dataclass(frozen=True)
 class Keyed(Generic[T]):
     """A table with one plan for each distinct key, and the position of each plan's key in it."""
@@ -199,7 +185,10 @@ class PlanTables:
 
 @dataclass(frozen=True)
 class _Maker:
-    """What tables of plans are made of; each method makes the table of its name."""
+    """What tables of plans are made of; each method makes the table of its name.
+
+    Of a cluster that stands for several (podsim.training.speeds), tables have the plans on each of them in turn.
+    """
 
     model: Model
     cluster: Cluster
@@ -209,19 +198,27 @@ class _Maker:
 
     def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
         """A table of plans that differ in some fields; that of a single plan is kept by what decides it."""
-        plan = self.plan
+        plan, copies, has_speeds = self.plan, len(clusters_of(self.cluster)), table not in (*_OF_MODELS, "activations")
+
+        def on_each(sub: Plan) -> T:
+            times = copies if has_speeds else 1
+            return function(sub if times == 1 else sub.take(np.tile(np.arange(sub.size), times)))
+
         if plan.size > 1:
-            return keyed_table(plan, names, function, self.codes)
-        machine = () if table in ("stages", "weights", "paths") else (self.cluster, self.software)
+            keyed = keyed_table(plan, names, on_each, self.codes)
+            size = int(keyed.index.max()) + 1
+            starts = size * has_speeds * np.arange(copies)
+            return keyed if copies == 1 else Keyed(keyed.table, np.add.outer(starts, keyed.index).ravel())
+        machine = self.cluster if has_speeds else None, None if table in _OF_MODELS else self.software
         key = (table, self.model, *machine, plan.single_key(names))
-        return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
+        return Keyed(_SINGLE.of(key, lambda: on_each(plan)), np.arange(copies if has_speeds else 1))
 
     def layers(self, *, summed: bool = False) -> Keyed[Array]:
         summed = summed and not self.plan.loose_end.any()  # launches of half a pass need the parts
 
         def of_plans(sub: Plan) -> Array:
             few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
-            parts = [sub] if sub.size == 1 else few
+            parts = few if sub.size > 1 and len(clusters_of(self.cluster)) == 1 else [sub]
             tables = (layer_table(self.model, self.cluster, part, self.software) for part in parts)
             return np.concatenate([t.sum(axis=1, keepdims=True) if summed else t for t in tables], axis=-1)
 
@@ -258,10 +255,10 @@ def prepare(
     plan = plan.arrays()
     if plan.size == 1:
         plan = plan.wide()  # once for all tables, with what it works out of its fields
-    make = _Maker(model, cluster, software, plan, Codes())
+    make, copies = _Maker(model, cluster, software, plan, Codes()), len(clusters_of(cluster))
     return PlanTables(
         model=model,
-        plan=plan,
+        plan=plan if plan.size == 1 or copies == 1 else plan.take(np.tile(np.arange(plan.size), copies)),
         software=software,
         layers=make.layers(summed=search),
         stages=make.of_key("stages", STAGE_KEY, lambda sub: stages_table(model, sub)),
@@ -274,37 +271,6 @@ def prepare(
         paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
         split=make.split(),
         core_share=cluster.host.share if cluster.host is not None else 1.0,
-    )
-
-
-def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
-    """The tables of plans, with the same plans on clusters of other speeds after them, whose software is the same."""
-    plan, copies, codes = tables.plan, 1 + len(clusters), Codes()
-    makers = [_Maker(tables.model, cluster, tables.software, plan, codes) for cluster in clusters]
-
-    def joined(*parts: Keyed[T]) -> Keyed[T]:
-        starts = np.cumsum([0, *(part.index.max() + 1 for part in parts[:-1])])
-        index = np.concatenate([part.index + start for part, start in zip(parts, starts, strict=True)])
-        return Keyed(side_by_side([part.table for part in parts]), index)
-
-    def repeated(own: Keyed[T]) -> Keyed[T]:
-        return own if plan.size == 1 else Keyed(own.table, np.tile(own.index, copies))
-
-    assert tables.ends is not None
-    split = tables.split
-    if split is not None:
-        split = joined(split, *(layers for make in makers if (layers := make.split())))
-    return replace(
-        tables,
-        plan=plan if plan.size == 1 else plan.take(np.tile(np.arange(plan.size), copies)),
-        layers=joined(tables.layers, *(make.layers() for make in makers)),
-        ends=joined(tables.ends, *(make.ends() for make in makers)),
-        sends=joined(tables.sends, *(make.sends() for make in makers)),
-        split=split,
-        stages=repeated(tables.stages),
-        weights=repeated(tables.weights),
-        activations=repeated(tables.activations),
-        paths=repeated(tables.paths),
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from functools import cache, lru_cache, partial
+from dataclasses import fields
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -14,16 +14,16 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
-from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
+from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.software import load_software, usable_bytes
+from podsim.training.speeds import RESOURCES, with_faster
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
-RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {
     "compute": "matrix arithmetic",
     "memory": "memory-bound kernels",
@@ -90,10 +90,9 @@ def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
 
 def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
     """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables, count = prepare(model, cluster, _side_by_side(plans)), len(plans)
-    faster = [speed_up(cluster, name, _FASTER) for name in RESOURCES]
-    cost = cost_slice(on_clusters(tables, faster), slice(0, count * (1 + len(faster))), stages=True)
-    steps = cost.seconds.reshape(-1, count)
+    tables = prepare(model, with_faster(cluster, _FASTER), _side_by_side(plans))
+    cost = cost_slice(tables, slice(None), stages=True)
+    steps = cost.seconds.reshape(-1, len(plans))
     gains = (steps[0] / steps[1:] - 1).T.tolist()
     return [
         (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
@@ -107,6 +106,8 @@ def _values(plan: Plan) -> tuple[object, ...]:
 
 def _side_by_side(plans: Sequence[Plan]) -> Plan:
     """Scalar plans that differ in numbers and flags alone, as one."""
+    if len(plans) == 1:
+        return plans[0]
     return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
 
 
@@ -227,22 +228,3 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
         text = text.replace("expert groups inside a node", "smaller expert groups")
         text = text.replace("a faster network", inside)
     return text.replace("overlap, ", "") if overlapped else text
-
-
-@lru_cache(maxsize=1024)
-def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
-    """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
-    gpu = cluster.gpu
-    if resource == "nvlink":
-        return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
-    if resource == "network":
-        return replace(
-            cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor)
-        )
-    if resource == "flops":
-        gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
-    elif resource == "memory bandwidth":
-        gpu = replace(gpu, memory_bandwidth=gpu.memory_bandwidth * factor)
-    else:
-        raise AssertionError(resource)
-    return replace(cluster, system=replace(cluster.system, gpu=gpu))

@@ -6,6 +6,7 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,12 @@ from podsim.kernels.attention import AttentionShape, attention_seconds, fused_al
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
 from podsim.network.nccl import Members, collective_seconds
-from podsim.records import dataclass, replace
+from podsim.records import dataclass, fields, replace
 from podsim.training.expert_load import expert_load
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
+from podsim.training.speeds import on_each
 from podsim.workload.model import Block, TensorOp
 
 
@@ -53,6 +55,15 @@ class OpTimes:
             return self
         forward, backward, weight = factor * self.forward, factor * self.backward, factor * self.weight
         return replace(self, forward=forward, backward=backward, weight=weight)
+
+    @classmethod
+    def side_by_side(cls, times: Sequence[OpTimes], plans: int) -> OpTimes:
+        """The same ops of so many plans each, one after the other."""
+
+        def joined(parts: Sequence[Array]) -> Array:
+            return np.concatenate([np.broadcast_to(part, (len(part), plans)) for part in parts], axis=1)
+
+        return cls(*(joined([getattr(own, field.name) for own in times]) for field in fields(cls)))
 
 
 def tokens(plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
@@ -369,13 +380,12 @@ def group_seconds(
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
-    seconds = collective_seconds(
-        collective,
-        size,
-        cluster,
-        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
-        version=software.nccl,
-    )
+
+    def on(cluster: Cluster, size: Array, ranks: Ints, members: Array, *places: Any) -> Array:
+        group = Members(ranks=ranks, ranks_per_node=members, sharing=places[0], stride=places[1])
+        return collective_seconds(collective, size, cluster, group, version=software.nccl)
+
+    seconds = on_each(cluster, on, size, ranks, members, sharing, stride)
     spans = np.asarray(ranks) > members
     some = (np.asarray(members) > 1) & (np.asarray(members) < cluster.gpus_per_node)
     between = cluster.system.network_speed * np.where(some, cluster.system.detour, 1.0)
