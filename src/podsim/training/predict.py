@@ -118,7 +118,6 @@ def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[f
     def of_law() -> list[float]:
         tables, part = prepare(model, cluster, _side_by_side(plans)), slice(0, len(plans))
         layout = layout_of(tables, part)
-        assert tables.ends is not None
         end, share = tables.ends.of(part), tables.core_share
         return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
 
