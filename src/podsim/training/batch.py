@@ -259,7 +259,11 @@ class PlanTables:
             key = (kind, self.model, plans.single_key(names))
             return Keyed(_SINGLE.of(key, lambda: function(plans)), _FIRST)
         keyed = keyed_table(plans, names, function, self.codes)
-        return keyed if self.plan is plans else Keyed(keyed.table, np.tile(keyed.index, self.plan.size // plans.size))
+        return (
+            keyed
+            if self.plan is plans
+            else Keyed(keyed.table, np.tile(keyed.index, self.plan.size // plans.size))
+        )
 
 
 def prepare(

@@ -36,7 +36,7 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software
-from podsim.training.speeds import clusters_of
+from podsim.training.speeds import clusters_of, side_by_side
 from podsim.workload.model import Block, Model, TensorOp
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
@@ -107,7 +107,7 @@ def op_times(
     times = known[cluster.gpu]
     if len(clusters) > 1:
         of_clusters = zip(*(known[each.gpu] for each in clusters), strict=True)
-        times = [OpTimes.side_by_side(ops, own.size) for ops in of_clusters]
+        times = [side_by_side(ops, own.size) for ops in of_clusters]
     return [
         (items, where, own.slowed(slowdown)) for (_, items, where), own in zip(groups, times, strict=True)
     ]

@@ -206,7 +206,9 @@ class PlanValues(TrainedFields, LayoutFields):
     @cached_property
     def _single_values(self) -> dict[str, Any]:
         """The fields of one plan, as arrays of one element, and what tables know of it besides."""
-        arrays = {name: getattr(self, name).item() for name in (*ARRAY_FIELDS, "gpus", "placement", "loose_end")}
+        arrays = {
+            name: getattr(self, name).item() for name in (*ARRAY_FIELDS, "gpus", "placement", "loose_end")
+        }
         return {name: getattr(self, name) for name in _TRAINED} | arrays
 
     def take(self, index: Any) -> Self:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from podsim.memo import hashed_once
 from podsim.records import dataclass, fields, replace
 from podsim.training.plan_values import Array
 
+T = TypeVar("T", bound=Any)
 RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 
 
@@ -46,6 +48,16 @@ def on_each(cluster: Cluster, seconds: Callable[..., Array], *columns: Array | f
         own = slice(number * width, (number + 1) * width)
         parts.append(seconds(each, *(a if a is None or a.shape[-1] == 1 else a[..., own] for a in arrays)))
     return np.concatenate(parts, axis=-1)
+
+
+def side_by_side(tables: Sequence[T], plans: int) -> T:
+    """Tables of so many plans each, [... plan], of one kind and on one cluster each, as one."""
+
+    def joined(name: str) -> Array:
+        columns = [getattr(table, name) for table in tables]
+        return np.concatenate([np.broadcast_to(c, (*c.shape[:-1], plans)) for c in columns], axis=-1)
+
+    return replace(tables[0], **{field.name: joined(field.name) for field in fields(tables[0])})
 
 
 @lru_cache(maxsize=1024)
