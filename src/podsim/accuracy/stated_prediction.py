@@ -79,11 +79,15 @@ def with_software_ranges(
     model: Model, cluster: Cluster, stated: Sequence[tuple[Plan, Prediction]]
 ) -> list[Prediction]:
     """The predictions of plans; those that beat every measured run with the seconds under each calibrated software."""
-    faster = [plan for plan, prediction in stated if prediction.faster_than]
+    faster = [pair for pair in stated if pair[1].faster_than]
     names = calibrated_software(cluster.gpu.architecture) if faster else ()
-    columns = [
-        law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster]) for name in names
-    ]
+
+    def under(name: str) -> list[float]:
+        if all(plan.software == name for plan, _ in faster):
+            return [prediction.law_time for _, prediction in faster]
+        return law_seconds(model, cluster, [plan.having({"software": name}) for plan, _ in faster])
+
+    columns = [under(name) for name in names]
     ranges = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     return [
         replace(prediction, software_range=next(ranges)) if prediction.faster_than else prediction

@@ -115,14 +115,16 @@ def collective_seconds(
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
-    filled = (settings or CollectiveSettings(launch=launch, release=version)).assumed(cluster)
-    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
-    launch = str(filled.launch)
+    check_name("collective", collective, COLLECTIVES)
+    wires, launch, release = _run_of(cluster, settings, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
     places = layout_numbers(wires, members_, members.stride, members.extent)
     groups, index = _groups(ranks_, members_, sharing_, places)
+    if len(groups) == size_.size == 1 and not detail:
+        seconds = _known_seconds(wires, collective, groups[0], launch, release, size_.item())
+        return np.full(np.broadcast_shapes(size_.shape, index.shape), seconds)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index.shape)
     seconds = _fastest_seconds(tables, size_, index, shape)
@@ -171,13 +173,13 @@ def choice(
     settings: CollectiveSettings | None = None,
 ) -> Choice:
     """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
-    filled = (settings or CollectiveSettings()).assumed(cluster)
-    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
+    check_name("collective", collective, COLLECTIVES)
+    wires, launch, release = _run_of(cluster, settings or CollectiveSettings())
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
     (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
-    options = table(wires, collective, group, str(filled.launch), release)
+    options = table(wires, collective, group, launch, release)
     given = float(size_)
     cost = candidate_seconds(candidate_fields(options), np.array([given]))[:, 0]
     best, seconds = options[int(np.argmin(cost))], float(cost.min())
@@ -191,6 +193,15 @@ def choice(
         ceiling=factor / best.per_byte if best.per_byte else math.inf,
         candidate=best,
     )
+
+
+@lru_cache(maxsize=4096)
+def _run_of(
+    cluster: Cluster, settings: CollectiveSettings | None, launch: str = "", version: str = ""
+) -> tuple[Wires, str, str]:
+    """(links, launch, generation of NCCL) of a run; `settings` replace launch and version."""
+    filled = (settings or CollectiveSettings(launch=launch, release=version)).assumed(cluster)
+    return wires_of(cluster, filled), str(filled.launch), generation(str(filled.release))
 
 
 @lru_cache(maxsize=4096)
@@ -269,6 +280,15 @@ def candidate_fields(options: tuple[Candidate, ...]) -> Array:
 @lru_cache(maxsize=65536)
 def _known_fields(wires: Wires, collective: str, group: Group, launch: str, release: str) -> Array:
     return candidate_fields(table(wires, collective, group, launch, release))
+
+
+@lru_cache(maxsize=65536)
+def _known_seconds(
+    wires: Wires, collective: str, group: Group, launch: str, release: str, size: float
+) -> float:
+    """Seconds of one call, which plans and clusters of one network have in common."""
+    fields = _known_fields(wires, collective, group, launch, release)
+    return float(candidate_seconds(fields, np.array([size])).min())
 
 
 def _fastest_seconds(
@@ -386,13 +406,3 @@ def _check_values(wires: Wires, size: Array, ranks: Array, given: Array) -> None
 def _worst(values: Array, good: NDArray[np.bool_]) -> str:
     bad = values[~good] if values.ndim else values
     return f"{bad.reshape(-1)[0]:g}"
-
-
-def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
-    check_name(kind, str(name), known)
-
-
-def _read_generation(collective: str, settings: CollectiveSettings) -> str:
-    """The generation of NCCL, the names being known."""
-    _check_name("collective", collective, COLLECTIVES)
-    return generation(str(settings.release))

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
 from podsim.answers.answer import call
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_exchange import add_waits_for_counts, ep_seconds, spared_syncs
 from podsim.training.layout import Passes, PassExchanges, Stages
-from podsim.training.pipeline_stages import recomputed_share, repeats_output
+from podsim.training.pipeline_stages import of_mode, recomputed_share, repeats_output
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Grid, Recompute
+from podsim.training.plan_values import Array, Grid
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -35,6 +36,7 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software
+from podsim.training.speeds import clusters_of, side_by_side
 from podsim.workload.model import Block, Model, TensorOp
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
@@ -91,13 +93,21 @@ def op_times(
     slowdown, length = straggler_factor(cluster, software), plan.length(model)
     groups = [(law, *own) for law, own in zip(_TIMES, _items_by_law(model), strict=True) if own[0]]
 
-    def of_gpu() -> list[OpTimes]:
-        return [law(cluster.gpu, items, plan, length, software) for law, items, _ in groups]
+    clusters = clusters_of(cluster)
+    own = plan if len(clusters) == 1 else plan.take(np.arange(plan.size // len(clusters)))
 
-    if plan.size > 1:
-        times = of_gpu()
-    else:
-        times = _OP_TIMES.of((model, cluster.gpu, software, plan.single_key(LAYER_KEY)), of_gpu)
+    def of_gpu(gpu: Gpu) -> list[OpTimes]:
+        def compute() -> list[OpTimes]:
+            return [law(gpu, items, own, length, software) for law, items, _ in groups]
+
+        key = (model, gpu, software)
+        return compute() if own.size > 1 else _OP_TIMES.of((*key, own.single_key(LAYER_KEY)), compute)
+
+    known = {gpu: of_gpu(gpu) for gpu in {each.gpu for each in clusters}}
+    times = known[cluster.gpu]
+    if len(clusters) > 1:
+        of_clusters = zip(*(known[each.gpu] for each in clusters), strict=True)
+        times = [side_by_side(ops, own.size) for ops in of_clusters]
     return [
         (items, where, own.slowed(slowdown)) for (_, items, where), own in zip(groups, times, strict=True)
     ]
@@ -341,13 +351,11 @@ def _stage_seconds(
     return total
 
 
-def _backward_seconds(
-    plan: Plan, layers: Shaped[Array, "pass part block plan"]
-) -> Shaped[Array, "part block plan"]:
-    """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
-    mode = np.asarray(plan.recompute)
-    again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
-    return np.asarray(np.where(mode == Recompute.NONE, layers[Pass.BACKWARD], again))
+@lru_cache(maxsize=256)
+def _layer_shares(model: Model) -> Shaped[Array, "block"]:
+    """The share of each kind among the layers."""
+    counts = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
+    return counts / counts.sum()
 
 
 def passes_of(
@@ -358,7 +366,7 @@ def passes_of(
     hidden: Shaped[Array, "direction block plan"] | None,
 ) -> Passes:
     """Seconds of the passes of plans; `hidden` as in PassExchanges, None where no schedule has pairs of passes."""
-    chosen = _backward_seconds(plan, layers)
+    chosen = of_mode(plan, layers[Pass.BACKWARD : Pass.WEIGHT])  # of all layers if of any
     stage_backward = _stage_seconds(stages.blocks, chosen)
     share = recomputed_share(plan, stages.blocks)
     if share is not None:
@@ -369,11 +377,13 @@ def passes_of(
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
     stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
-    exposed = np.stack([layers[Pass.FORWARD, _EXCHANGES].sum(axis=0), chosen[_EXCHANGES].sum(axis=0)])
+    exchanges = None
+    if hidden is not None:
+        exposed = [part[_EXCHANGES].sum(axis=0) for part in (layers[Pass.FORWARD], chosen)]
+        exchanges = PassExchanges(seconds=np.stack(exposed), hidden=hidden)
     weight = layers[Pass.WEIGHT].sum(axis=0)
     closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
-    mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
-    mean /= mean.sum()
+    mean = _layer_shares(model)
     return Passes(
         stage_parts=stage_parts,
         layers=stages.blocks[:, 1:-1].sum(axis=1),
@@ -383,5 +393,5 @@ def passes_of(
         layer_forward=mean @ forward[1:-1],
         layer_backward=mean @ backward[1:-1],
         layer_closing=mean @ closing[1:-1],
-        exchanges=None if hidden is None else PassExchanges(seconds=exposed, hidden=hidden),
+        exchanges=exchanges,
     )

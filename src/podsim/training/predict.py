@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache, lru_cache, partial
 from typing import TypeAlias, TypeVar
 
@@ -12,16 +12,16 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
-from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
+from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SHARED_FIELDS, Array, Recompute, beside
 from podsim.training.software import load_software, usable_bytes
+from podsim.training.speeds import RESOURCES, with_faster
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
-RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {
     "compute": "matrix arithmetic",
     "memory": "memory-bound kernels",
@@ -111,10 +111,9 @@ def predict_ahead(asked: Sequence[Asked]) -> None:
 
 def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
     """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables, count = prepare(model, cluster, beside(plans)), len(plans)
-    faster = [speed_up(cluster, name, _FASTER) for name in RESOURCES]
-    cost = cost_slice(on_clusters(tables, faster), slice(0, count * (1 + len(faster))), stages=True)
-    steps = cost.seconds.reshape(-1, count)
+    tables = prepare(model, with_faster(cluster, _FASTER), beside(plans))
+    cost = cost_slice(tables, slice(None), stages=True)
+    steps = cost.seconds.reshape(-1, len(plans))
     gains = (steps[0] / steps[1:] - 1).T.tolist()
     return [
         (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
@@ -133,7 +132,6 @@ def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[f
     def of_law() -> list[float]:
         tables, part = prepare(model, cluster, beside(plans)), slice(0, len(plans))
         layout = layout_of(tables, part)
-        assert tables.ends is not None
         end, share = tables.ends.of(part), tables.core_share
         return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
 
@@ -248,22 +246,3 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
         text = text.replace("expert groups inside a node", "smaller expert groups")
         text = text.replace("a faster network", inside)
     return text.replace("overlap, ", "") if overlapped else text
-
-
-@lru_cache(maxsize=1024)
-def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
-    """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
-    gpu = cluster.gpu
-    if resource == "nvlink":
-        return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
-    if resource == "network":
-        return replace(
-            cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor)
-        )
-    if resource == "flops":
-        gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
-    elif resource == "memory bandwidth":
-        gpu = replace(gpu, memory_bandwidth=gpu.memory_bandwidth * factor)
-    else:
-        raise AssertionError(resource)
-    return replace(cluster, system=replace(cluster.system, gpu=gpu))

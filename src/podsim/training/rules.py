@@ -10,7 +10,8 @@ uses one is predicted with a warning, as the question "what would it have brough
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ def _divisors(number: int, limit: int = 1 << 16) -> str:
 
 def _mod(a: Any, b: Any) -> Any:
     """a % b, where b may be broken (zero or negative): another rule reports that."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a % max(b, 1)
     return np.asarray(a) % np.maximum(b, 1)
 
 
@@ -89,7 +92,7 @@ _DEGREES = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "glob
 
 
 def _not_positive(plan: PlanValues, f: Facts) -> Any:
-    return np.logical_or.reduce(np.broadcast_arrays(*(np.asarray(getattr(plan, n)) < 1 for n in _DEGREES)))
+    return reduce(or_, (getattr(plan, name) < 1 for name in _DEGREES))
 
 
 def _say_not_positive(plan: PlanValues, f: Facts) -> str:
@@ -113,8 +116,8 @@ def _say_batch(plan: PlanValues, f: Facts) -> str:
     )
 
 
-_ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES.items())
-_ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
+_ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
+_ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
 
 
 def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
@@ -123,12 +126,10 @@ def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
     def broken(plan: PlanValues, f: Facts) -> Any:
         schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
         broken_plans: Any = np.False_
-        for code, entry in _ENTRIES:
-            rules = [rule for rule in entry.rules if rule.of == of]
-            chosen = schedule == code
-            if rules and chosen.any():
-                wrong = np.logical_or.reduce([rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules])
-                broken_plans = broken_plans | (chosen & wrong)
+        for code in plan.schedule_codes:
+            rules = [rule for rule in _ENTRIES[code].rules if rule.of == of]
+            wrong = [rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules]
+            broken_plans = broken_plans | ((schedule == code) & reduce(np.logical_or, wrong, np.False_))
         return broken_plans
 
     return broken
@@ -170,7 +171,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "streamed weights",
-        lambda p, f: f.streams & (np.maximum.reduce(np.broadcast_arrays(p.tp, p.pp, p.cp, p.ep)) > 1),
+        lambda p, f: f.streams & (reduce(np.maximum, (p.tp, p.pp, p.cp, p.ep)) > 1),
         lambda p, f: (
             f"tp={p.tp}, pp={p.pp}, cp={p.cp}, ep={p.ep}: weights stream layer by layer through each whole wafer, "
             "so tp, pp, cp and ep are 1; dp may be anything"

@@ -24,8 +24,11 @@ from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seco
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 """The parts of a step, in the order of exposed_parts."""
-_FREE = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
+WAYS = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+"""The steps that parts are differences of, [way, what counts]: the exchanges of data-parallel ranks, and sends."""
+_SHARED = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
 """The exchanges of data-parallel ranks, as fields of Groups."""
+_GROUPS = tuple(field.name for field in fields(Groups))
 _FORWARD_FIRST = np.array([code in (Schedule.GPIPE, Schedule.BREADTH_FIRST) for code in Schedule])
 
 
@@ -190,22 +193,32 @@ def _mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> S
 
 
 def part_seconds(
-    layout: Layout, end: StepEnd, software: Software, core_share: float
+    layout: Layout, end: StepEnd, software: Software, core_share: float, shared: Shaped[Array, "row"]
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "part plan"]]:
-    """(s of the step, s of its parts): exposed_parts of the step, and of the rank whose passes take longest."""
-    no_time = np.zeros_like(end.last.optimizer)
-    kept = {f.name: getattr(end.last, f.name) for f in fields(Groups) if f.name not in _FREE}
-    local_end = StepEnd(last=Groups(**kept, **dict.fromkeys(_FREE, no_time)), first=None)
-    ways = ((layout, end), (layout, local_end), (_without_sends(layout), local_end))
-    steps = [step_seconds(some, layout.plan, software, at, core_share) for some, at in ways]
-    parts, busiest = layout.passes.stage_parts, layout.stage_seconds.argmax(axis=0)
-    own = parts[..., busiest, np.arange(busiest.size)] if core_share == 1 else _mean_of_ranks(layout, parts)
-    host = np.full_like(layout.micro_batches, software.host_step)
-    return steps[0], exposed_parts(steps, layout.micro_batches * own, end.last.optimizer, host)
+    """(s of the step, s of its parts): exposed_parts of the step, and of the rank whose passes take longest.
+
+    The rows of layout and end are the plans under each of WAYS, in turn; `shared`: whether their exchanges count.
+    """
+    first = None if end.first is None else _counted(end.first, shared)
+    ends = StepEnd(last=_counted(end.last, shared), first=first)
+    steps = step_seconds(layout, layout.plan, software, ends, core_share).reshape(len(WAYS), -1)
+    plans = slice(steps.shape[1])
+    parts, busiest = layout.passes.stage_parts[..., plans], layout.stage_seconds[:, plans].argmax(axis=0)
+    own = parts[..., busiest, np.arange(busiest.size)]
+    if core_share < 1:
+        own = _mean_of_ranks(layout, layout.passes.stage_parts)[..., plans]
+    host = np.full_like(steps[0], software.host_step)
+    return steps[0], exposed_parts(steps, layout.micro_batches[plans] * own, end.last.optimizer[plans], host)
+
+
+def _counted(groups: Groups, shared: Shaped[Array, "row"]) -> Groups:
+    """Exchanges of a step's end, where they count."""
+    columns = {name: getattr(groups, name) for name in _GROUPS}
+    return Groups(**columns | {name: columns[name] * shared for name in _SHARED})
 
 
 def exposed_parts(
-    steps: Sequence[Array], passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
+    steps: Sequence[Array] | Array, passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
 ) -> Shaped[Array, "part plan"]:
     """Seconds of each part of a step (SPLIT), by one rule for the closed form and the simulation.
 
@@ -218,14 +231,3 @@ def exposed_parts(
     rest = alone - passes.sum(axis=0) - optimizer - host
     bubble = np.where(rest > 1e-12 * alone, rest, 0.0)  # less is rounding
     return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
-
-
-def _without_sends(layout: Layout) -> Layout:
-    """The layout of pipelines whose sends take no time."""
-    paths, free = layout.paths, np.zeros_like(layout.charge_seconds)
-    sent = paths.sends * layout.sends.near_seconds + paths.charges * layout.charge_seconds
-    if layout.far_seconds is not None:
-        sent = sent + layout.far_seconds
-    alone = layout.sends.stages_per_node
-    sends = Sends(near_seconds=free, further_seconds=free, stages_per_node=alone, mean_seconds=free)
-    return replace(layout, path_seconds=layout.path_seconds - sent, charge_seconds=free, sends=sends)
