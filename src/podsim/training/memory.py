@@ -188,15 +188,15 @@ def _stored_bytes(
         element = software.activation_bytes
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
-        share = ranks["none" if gathered else saved.split, saved.expert]
-        stored = stored + copies[saved.expert] * saved.elements * (saved.bytes or element) / share
+        share = ranks["none" if gathered else saved.split, op.expert]
+        stored = stored + copies[op.expert] * saved.elements * (saved.bytes or element) / share
     return stored * op.share
 
 
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     element = element_bytes(plan.precision)
-    heads = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0) * op.share
+    heads = tokens(plan, sequence) * op.heads / np.asarray(plan.tp) * op.share
     return np.where(
         np.asarray(plan.flash).astype(bool),
         heads * 4.0,
