@@ -72,7 +72,10 @@ def stages_table(model: Model, plan: Plan) -> Stages:
 
 def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
     """The values under each plan's way to recompute."""
-    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
+    mode, (plain, selective, full) = np.asarray(plan.recompute), values
+    return np.where(
+        mode == int(Recompute.NONE), plain, np.where(mode == int(Recompute.FULL), full, selective)
+    )
 
 
 def repeats_output(op: TensorOp) -> bool:
