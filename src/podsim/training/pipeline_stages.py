@@ -10,7 +10,7 @@ from podsim.axes import Shaped
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Placement, Recompute
+from podsim.training.plan_values import Array, Placement, Recompute, has_any
 from podsim.workload.model import Block, Model, TensorOp
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
@@ -101,7 +101,7 @@ def recomputed_share(
 ) -> Shaped[Array, "stage plan"] | None:
     """Share of a stage's layers that are computed again, 1 without any; None where no plan limits it."""
     limited = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
-    if not limited.any():
+    if not has_any(limited):
         return None
     layers = blocks[:, 1:-1].sum(axis=1)
     return np.where(limited, np.minimum(plan.recompute_layers / np.maximum(layers, 1), 1.0), 1.0)

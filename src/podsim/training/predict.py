@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -163,6 +164,11 @@ def _prediction(
     )
 
 
+@lru_cache(maxsize=256)
+def _forward_flops(model: Model, length: int) -> Mapping[str, float]:
+    return MappingProxyType(model.forward_flops(length))
+
+
 def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     """FLOPs of one trained token by convention.
 
@@ -171,7 +177,7 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     "hardware": what is executed, recomputation included.
     """
     length = plan.length(model)
-    forward = model.forward_flops(length)
+    forward = _forward_flops(model, length)
     once = sum(forward.values())
     again = 0.0
     if plan.recompute == Recompute.FULL:
