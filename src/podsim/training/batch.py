@@ -321,7 +321,7 @@ def layout_of(
         sends=sends,
         micro_batches=np.asarray(plan.micro_batches, dtype=float),
         chunks=chunks,
-        parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
+        parts=np.where(plan.placement == int(Placement.TWO_WAYS), 2.0, chunks),
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),

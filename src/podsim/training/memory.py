@@ -226,7 +226,7 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
 
 def _fullest(plan: Plan, stages: Stages) -> Shaped[Array, "stage plan"]:
     """The stage of each class with most in flight: the first, or the last where parts go down the ranks and up again."""
-    return np.where(plan.placement == Placement.VEE, stages.last, stages.first)
+    return np.where(plan.placement == int(Placement.VEE), stages.last, stages.first)
 
 
 def torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
@@ -340,7 +340,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     blocks, kept = stages.blocks, activations.kept
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
-    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
+    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == int(Recompute.FULL))
     return np.asarray(stage * micro_batches_in_flight(plan, _fullest(plan, stages)) + again)
 
 

@@ -100,7 +100,7 @@ def recomputed_share(
     plan: Plan, blocks: Shaped[Array, "stage block plan"]
 ) -> Shaped[Array, "stage plan"] | None:
     """Share of a stage's layers that are computed again, 1 without any; None where no plan limits it."""
-    limited = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
+    limited = (np.asarray(plan.recompute) == int(Recompute.FULL)) & (np.asarray(plan.recompute_layers) > 0)
     if not has_any(limited):
         return None
     layers = blocks[:, 1:-1].sum(axis=1)

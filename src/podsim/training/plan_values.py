@@ -59,7 +59,7 @@ SCHEDULE_CODES = dict(zip(SCHEDULES, Schedule, strict=True))
 
 
 class Placement(IntEnum):
-    """Which model parts a pipeline rank holds."""
+    """Which model parts a pipeline rank holds. Arrays are several times as quick to compare with its `int`."""
 
     LOOP = 0
     """rank r parts r, r + p, ..."""
