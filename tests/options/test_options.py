@@ -51,7 +51,7 @@ def walk(options: Walk, *, pace: float = 1.0) -> tuple[Any, ...]:
 
 
 def test_a_file_may_be_given_by_its_name() -> None:
-    with pytest.raises(PodsimError, match="no-such-day.om"):
+    with pytest.raises(PodsimError, match=r"no-such-day\.om"):
         podsim.diagnose("no-such-day.om")
 
 

@@ -211,13 +211,18 @@ class RunColumns(NamedTuple):
 
     sizes: Shaped[NDArray[np.float64], "run size"]
     """doublings. The logarithms of their sizes."""
-    features: dict[str, NDArray[np.str_]]
+    differences: dict[str, dict[str, Floats]]
+    """doublings. What each feature adds to the distance of a run that has a value of it, by that value."""
 
 
 def run_columns(rows: Sequence[Residual]) -> RunColumns:
     """The columns of runs."""
-    names = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENCE}
-    return RunColumns(np.log2(np.array([row.sizes for row in rows], dtype=float)), names)
+    columns = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENCE}
+    differences = {
+        name: {value: _DIFFERENCE[name] * (column != value) for value in set(column.tolist())}
+        for name, column in columns.items()
+    }
+    return RunColumns(np.log2(np.array([row.sizes for row in rows], dtype=float)), differences)
 
 
 def run_distances(features: Features, sizes: Sequence[float], runs: RunColumns) -> Floats:
@@ -226,7 +231,7 @@ def run_distances(features: Features, sizes: Sequence[float], runs: RunColumns) 
     """
     distances = np.abs(runs.sizes - np.log2(np.array(sizes, dtype=float))) @ _DOUBLING
     for name, weight in _DIFFERENCE.items():
-        distances += weight * (runs.features[name] != getattr(features, name))
+        distances += runs.differences[name].get(getattr(features, name), weight)
     return np.asarray(distances)
 
 
@@ -247,9 +252,7 @@ class FittedRuns:
 
     def missing(self, features: Features) -> list[str]:
         """The features that no run has."""
-        return [
-            name for name in _DIFFERENCE if not (self.columns.features[name] == getattr(features, name)).any()
-        ]
+        return [name for name in _DIFFERENCE if getattr(features, name) not in self.columns.differences[name]]
 
 
 @lru_cache(maxsize=1)

@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 LAUNCHES = ("process", "thread", "single")
 """one process for each GPU, one thread for each GPU, one process driving all GPUs of a node"""
+_FEW = 256
+"""elements of which distinct ones are told apart without sorting"""
 _BLOCK = 8192
 """elements costed at once, so that they stay in the processor's cache"""
 
@@ -321,12 +323,19 @@ def _groups(
     ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and the index of each argument's element among them."""
+    shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
     if ranks.size == members.size == sharing.size == layout.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
-        group = Group(
-            int(ranks.item()), int(members.item()), float(sharing.item()), *group_layout(int(layout.item()))
-        )
+        place = group_layout(int(layout.item()))
+        group = Group(int(ranks.item()), int(members.item()), float(sharing.item()), *place)
         return (group,), np.zeros(shape, dtype=np.intp)
+    if math.prod(shape) < _FEW:
+        flat = (
+            np.broadcast_to(column, shape).ravel().tolist() for column in (ranks, members, sharing, layout)
+        )
+        keys = list(zip(*flat, strict=True))
+        known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        few = tuple(Group(int(n), int(g), s, *group_layout(p)) for n, g, s, p in known)
+        return few, np.reshape([known[key] for key in keys], shape)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
     if layout.any():

@@ -32,7 +32,7 @@ from podsim.training.memory import (
 from podsim.training.paths import PATH_KEY, paths_table
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import BESIDE, Array, Placement
+from podsim.training.plan_values import BESIDE, Array, Placement, has_any
 from podsim.training.software import Software, load_software
 from podsim.training.speeds import clusters_of
 from podsim.training.split_layers import own_layers, split_layers
@@ -189,7 +189,7 @@ class PlanTables:
     @cached_property
     def layers(self) -> Keyed[Array]:
         """Seconds of a micro-batch through a layer of each block."""
-        is_summed = self.is_search and not self.plan.loose_end.any()  # launches of half a pass need the parts
+        is_summed = self.is_search and not has_any(self.plan.loose_end)  # launches of half a pass need the parts
 
         def of_plans(sub: Plan) -> Array:
             few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
@@ -202,7 +202,7 @@ class PlanTables:
     @cached_property
     def split(self) -> Keyed[SplitLayers] | None:
         """The differences of layers with weight gradients apart; None where no schedule has such."""
-        has_split = self.plan.loose_end.any()
+        has_split = has_any(self.plan.loose_end)
         return self._on_clusters("split", LAYER_KEY, self._of_machine(split_layers)) if has_split else None
 
     @cached_property
@@ -305,7 +305,7 @@ def layout_of(
     layers, hidden = tables.layers.of(part), None
     if tables.split is not None:
         split = tables.split.of(part)
-        layers, hidden = own_layers(plan, layers, split), split.hidden if plan.paired.any() else None
+        layers, hidden = own_layers(plan, layers, split), split.hidden if has_any(plan.paired) else None
     passes = passes_of(tables.model, plan, stages, layers, hidden)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
@@ -321,7 +321,7 @@ def layout_of(
         sends=sends,
         micro_batches=np.asarray(plan.micro_batches, dtype=float),
         chunks=chunks,
-        parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
+        parts=np.where(plan.placement == int(Placement.TWO_WAYS), 2.0, chunks),
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),
@@ -331,7 +331,7 @@ def layout_of(
 
 def _far_seconds(paths: Paths, sends: Sends) -> Shaped[Array, "path plan"] | None:
     """What sends to other nodes add to each path, where some stages share a node and others do not."""
-    if not sends.further_seconds.any():
+    if not has_any(sends.further_seconds):
         return None
     sharing = np.searchsorted(BESIDE, sends.stages_per_node)
     far = np.take_along_axis(paths.far_sends, sharing[None, None], axis=0)[0]

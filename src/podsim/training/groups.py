@@ -16,7 +16,7 @@ from podsim.training.layout import Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Grid, Ints, Placement
+from podsim.training.plan_values import Array, Grid, Ints, Placement, has_any
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
 from podsim.training.speeds import on_each
@@ -59,7 +59,7 @@ class Exchanges(NamedTuple):
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
     """Ends of plans that differ in GROUP_KEY."""
-    first = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
+    first = group_table(model, cluster, plan, software, first=True) if has_any(plan.loose_end) else None
     return StepEnd(last=group_table(model, cluster, plan, software), first=first)
 
 
@@ -120,7 +120,7 @@ def stage_exchanges(
     trained, stored = weights.trained or weights, weights.stored or weights
     dense = _Replicas(trained.dense, stored.dense, ranks, shard, np.asarray(plan.tp))
     total = _parameter_exchanges(collectives, dense, blocks)
-    if weights.expert.any():
+    if has_any(weights.expert):
         # the ranks that hold the same experts lie one in each expert group
         fewer, part = plan.expert_copies(ranks), plan.expert_copies(shard)
         expert = _Replicas(trained.expert, stored.expert, fewer, part, plan.expert_ranks * plan.ep)
@@ -191,7 +191,7 @@ class _DataCollectives:
 
     def _seconds(self, collective: str, size: Array, ranks: Array, stride: Ints) -> Shaped[Array, "plan"]:
         """Seconds of a collective of `size` bytes; those that a measured machine took with ZeRO 3."""
-        if not (ranks > 1).any():
+        if not has_any(ranks > 1):
             return np.zeros(self.plan.size)
         members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
         seconds = group_seconds(
@@ -266,7 +266,7 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     sharing = np.where(crosses, grid.stages, 1)
     near = _send_seconds(model, cluster, plan, software, crosses & (sharing == 1))
     further = zeros
-    if (sharing > 1).any():
+    if has_any(sharing > 1):
         far = _send_seconds(model, cluster, plan, software, crosses)
         further = np.where(sharing > 1, np.maximum(far - near, 0.0), 0.0)
     share = (pp - 1) // sharing / np.maximum(pp - 1, 1)

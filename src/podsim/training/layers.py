@@ -21,7 +21,7 @@ from podsim.training.expert_exchange import add_waits_for_counts, ep_seconds, sp
 from podsim.training.layout import Passes, PassExchanges, Stages
 from podsim.training.pipeline_stages import of_mode, recomputed_share, repeats_output
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Grid
+from podsim.training.plan_values import Array, Grid, has_any
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -323,7 +323,7 @@ def _cp_seconds(
     `core`: s of that attention, forward and backward. A backward pass gathers twice, at most behind twice the forward s.
     """
     cp = np.asarray(plan.cp, dtype=float)
-    if not any(op.kind == "attention" for op in block.ops) or not (cp > 1).any():
+    if not any(op.kind == "attention" for op in block.ops) or not has_any(cp > 1):
         return np.zeros(1), np.zeros(1)
     gather = cp_gather_seconds(model, block, cluster, plan, software)
     hidden, hidden_back = np.minimum(core, np.stack([core[0], 2 * core[0]])) * ring_share(cp)
@@ -382,7 +382,7 @@ def passes_of(
         exposed = [part[_EXCHANGES].sum(axis=0) for part in (layers[Pass.FORWARD], chosen)]
         exchanges = PassExchanges(seconds=np.stack(exposed), hidden=hidden)
     weight = layers[Pass.WEIGHT].sum(axis=0)
-    closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
+    closing = np.where(plan.loose_end, weight, backward) if has_any(plan.loose_end) else backward
     mean = _layer_shares(model)
     return Passes(
         stage_parts=stage_parts,

@@ -7,7 +7,7 @@ a grid of their own, expert_tp innermost, then ep, then replicas (arXiv 2504.149
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Self, TypeAlias, TypeVar
@@ -59,7 +59,7 @@ SCHEDULE_CODES = dict(zip(SCHEDULES, Schedule, strict=True))
 
 
 class Placement(IntEnum):
-    """Which model parts a pipeline rank holds."""
+    """Which model parts a pipeline rank holds. Arrays are several times as quick to compare with its `int`."""
 
     LOOP = 0
     """rank r parts r, r + p, ..."""
@@ -222,21 +222,8 @@ class PlanValues(TrainedFields, LayoutFields):
 
     def describe(self) -> dict[str, object]:
         """Names and values of a scalar plan, with codes spelled out."""
-        out: dict[str, object] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in FACTOR_FIELDS and not value:
-                continue
-            if field.name == "recompute":
-                value = Recompute(int(value)).name.lower()
-            elif field.name == "schedule":
-                value = SCHEDULES[int(value)]
-            elif field.name in _BOOLEAN:
-                value = bool(value)
-            elif field.name in ARRAY_FIELDS:
-                value = int(value)
-            out[field.name] = value
-        return out
+        values = ((name, read, getattr(self, name)) for name, read in _READERS.items())
+        return {name: read(value) for name, read, value in values if value or name not in FACTOR_FIELDS}
 
 
 def _values_at(column: Array, index: Any) -> Array:
@@ -266,6 +253,18 @@ def beside(plans: Sequence[Values]) -> Values:
     if len(plans) == 1:
         return plans[0]
     return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    name: bool if name in _BOOLEAN else int if name in ARRAY_FIELDS else lambda value: value
+    for name in (field.name for field in fields(PlanValues))
+} | {"recompute": lambda code: RECOMPUTATIONS[int(code)], "schedule": lambda code: SCHEDULES[int(code)]}
+"""how a description has the value of each field"""
+
+
+def has_any(flags: Array) -> bool:
+    """Whether some flag holds: of one plan several times as quick as `flags.any()`."""
+    return np.count_nonzero(flags) > 0
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

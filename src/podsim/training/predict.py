@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache, partial
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from podsim.answers.prediction import Prediction, StageMemory
@@ -177,6 +178,11 @@ def _prediction(
     )
 
 
+@lru_cache(maxsize=256)
+def _forward_flops(model: Model, length: int) -> Mapping[str, float]:
+    return MappingProxyType(model.forward_flops(length))
+
+
 def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     """FLOPs of one trained token by convention.
 
@@ -198,11 +204,6 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     return {
         "6PD": 2.0 * passes * model.active_parameters, "model": passes * once, "hardware": passes * once + again,
     }  # fmt: skip
-
-
-@lru_cache(maxsize=256)
-def _forward_flops(model: Model, length: int) -> dict[str, float]:
-    return model.forward_flops(length)
 
 
 def parameter_flops(model: Model) -> float:

@@ -105,7 +105,7 @@ def _kv_uneven(plan: PlanValues, f: Facts) -> Any:
 
 
 def _batch_uneven(plan: PlanValues, f: Facts) -> Any:
-    return _mod(plan.global_batch, plan.dp * np.asarray(plan.micro_batch)) != 0
+    return _mod(plan.global_batch, plan.dp * plan.micro_batch) != 0
 
 
 def _say_batch(plan: PlanValues, f: Facts) -> str:
@@ -117,7 +117,7 @@ def _say_batch(plan: PlanValues, f: Facts) -> str:
 
 
 _ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
-_ENDLESS = tuple(code for code, entry in _ENTRIES.items() if not entry.flush)
+_ENDLESS = np.array([not _ENTRIES[code].flush for code in sorted(_ENTRIES)])
 
 
 def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
@@ -149,8 +149,7 @@ def _micro_batches(plan: PlanValues) -> Any:
 
 
 def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
-    parts = np.where(np.asarray(plan.cp) > 1, plan.cp * np.asarray(2 if f.causal else 1), 1)
-    return _mod(f.length, parts) != 0
+    return _mod(f.length, plan.cp * (1 + f.causal * (plan.cp > 1))) != 0
 
 
 @lru_cache(maxsize=1)
@@ -158,15 +157,15 @@ def _folding() -> tuple[str, ...]:
     return tuple(name for name in software_names() if load_software(name).folds_experts)
 
 
-def _folds(plan: PlanValues) -> Any:
-    return np.asarray(plan.software in _folding())
+def _folds(plan: PlanValues) -> bool:
+    return plan.software in _folding()
 
 
 RULES: tuple[Rule, ...] = (
     ("positive", _not_positive, _say_not_positive),
     (
         "gpus",
-        lambda p, f: np.asarray(p.gpus) > f.gpus,
+        lambda p, f: p.gpus > f.gpus,
         lambda p, f: f"tp x pp x dp x cp = {p.gpus} GPUs, but the cluster has {f.gpus}",
     ),
     (
@@ -198,7 +197,7 @@ RULES: tuple[Rule, ...] = (
     (
         "layers",
         # embedding and head may be parts of their own, where their rank has other parts, too
-        lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers + 2 * (np.asarray(p.virtual_stages) > 1),
+        lambda p, f: p.pp * p.virtual_stages > f.layers + 2 * (p.virtual_stages > 1),
         lambda p, f: (
             f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; at most "
             + (f"{f.layers}" if p.virtual_stages == 1 else f"{f.layers + 2}, the ends alone")
@@ -209,7 +208,7 @@ RULES: tuple[Rule, ...] = (
     ("schedule's batches", _size_broken("batches"), _say_size("batches")),
     (
         "asynchronous zero",
-        lambda p, f: np.isin(p.schedule, _ENDLESS) & (np.asarray(p.zero) > 1),
+        lambda p, f: _ENDLESS[p.schedule] & (p.zero > 1),
         lambda p, f: (
             f"schedule={p.describe()['schedule']} with zero={p.zero}: it keeps versions of whole weights; "
             "zero may be 0, 1"
@@ -227,17 +226,14 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "sequence parallel",
-        lambda p, f: np.asarray(p.sequence_parallel).astype(bool) & (np.asarray(p.tp) < 2),
+        lambda p, f: (p.sequence_parallel != 0) & (p.tp < 2),
         lambda p, f: (
             f"sequence_parallel with tp={p.tp}; it divides over the TP group, so tp must be 2 or more"
         ),
     ),
     (
         "sequence split",
-        lambda p, f: (
-            np.asarray(p.sequence_parallel).astype(bool)
-            & (_mod(f.length, np.asarray(p.tp) * np.asarray(p.cp)) != 0)
-        ),
+        lambda p, f: (p.sequence_parallel != 0) & (_mod(f.length, p.tp * p.cp) != 0),
         lambda p, f: (
             f"tp x cp = {p.tp} x {p.cp} does not divide a sequence of {f.length} tokens, "
             f"which sequence parallelism needs; tp x cp may be {_divisors(f.length)}"
@@ -245,7 +241,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "experts",
-        lambda p, f: (np.asarray(p.ep) > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
+        lambda p, f: (p.ep > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
         lambda p, f: (
             f"ep={p.ep} does not divide experts={f.experts}; ep may be {_divisors(f.experts)}"
             if f.experts
@@ -267,7 +263,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "folded experts",
-        lambda p, f: (p.expert_ranks != p.tp) & (~_folds(p) | (_mod(p.tp, p.expert_ranks) != 0)),
+        lambda p, f: (p.expert_ranks != p.tp) & ((not _folds(p)) | (_mod(p.tp, p.expert_ranks) != 0)),
         lambda p, f: (
             f"expert_tp={p.expert_tp} does not divide tp={p.tp}; expert_tp may be {_divisors(int(p.tp))}"
             if _folds(p)
@@ -277,7 +273,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "folded tokens",
-        lambda p, f: (p.expert_ranks != p.tp) & ~np.asarray(p.sequence_parallel).astype(bool),
+        lambda p, f: (p.expert_ranks != p.tp) & (p.sequence_parallel == 0),
         lambda p, f: (
             f"expert_tp={p.expert_tp} with tp={p.tp} and no sequence_parallel: the TP group would send the same tokens "
             f"{p.tp} times; add sequence_parallel, or set expert_tp={p.tp}"
@@ -285,14 +281,13 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "zero",
-        lambda p, f: (np.asarray(p.zero) < 0) | (np.asarray(p.zero) > 3),
+        lambda p, f: (p.zero < 0) | (p.zero > 3),
         lambda p, f: f"zero={p.zero}; zero may be 0, 1, 2, 3",
     ),
     (
         "zero 2 pipeline",
         lambda p, f: (
-            (p.exchange_level < np.asarray(p.zero))
-            & ((np.asarray(p.virtual_stages) == 1) | (not reduces_by_round(p.software)))
+            (p.exchange_level < p.zero) & ((p.virtual_stages == 1) | (not reduces_by_round(p.software)))
         ),
         lambda p, f: (
             f"zero=2 with pp={p.pp} on {p.software}: a stage keeps the gradients of all its micro-batches until the "
@@ -301,13 +296,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "shard",
-        lambda p, f: (
-            (np.asarray(p.shard) < 0)
-            | (
-                (np.asarray(p.shard) > 0)
-                & ((_mod(np.asarray(p.dp) * p.cp, p.shard) != 0) | (np.asarray(p.zero) == 0))
-            )
-        ),
+        lambda p, f: (p.shard < 0) | ((p.shard > 0) & ((_mod(p.dp * p.cp, p.shard) != 0) | (p.zero == 0))),
         lambda p, f: (
             f"shard={p.shard} with zero={p.zero}; it needs zero of 1 or more and must divide "
             f"dp x cp = {p.dp} x {p.cp}: {_divisors(int(p.dp * p.cp))} (or 0, all of them)"
@@ -316,9 +305,9 @@ RULES: tuple[Rule, ...] = (
     (
         "recompute layers",
         lambda p, f: (
-            (np.asarray(p.recompute_layers) < 0)
-            | ((np.asarray(p.recompute_layers) > 0) & (np.asarray(p.recompute) != Recompute.FULL))
-            | (np.asarray(p.recompute_layers) > -(-f.layers // np.maximum(p.pp, 1)))
+            (p.recompute_layers < 0)
+            | ((p.recompute_layers > 0) & (p.recompute != Recompute.FULL))
+            | (p.recompute_layers > -(-f.layers // np.maximum(p.pp, 1)))
         ),
         lambda p, f: (
             f"recompute_layers={p.recompute_layers} with recompute={p.describe()['recompute']} and "
@@ -327,7 +316,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "flash",
-        lambda p, f: np.asarray(p.flash).astype(bool) & (not f.has_fused_attention),
+        lambda p, f: (p.flash != 0) & (not f.has_fused_attention),
         lambda p, f: f"flash attention needs compute capability 7.5 or newer, this GPU has {f.capability}",
     ),
 )
@@ -368,8 +357,7 @@ def _largest(plan: PlanValues) -> int:
 
 def _unreadable(plan: PlanValues, model: Model) -> list[str]:
     """What keeps a scalar plan from being held to the rules."""
-    values = {name: getattr(plan, name) for name in ARRAY_FIELDS}
-    wrong = [name for name, value in values.items() if not _is_whole(value) and np.ndim(value) == 0]
+    wrong = [n for n in ARRAY_FIELDS if not _is_whole(v := getattr(plan, n)) and np.ndim(v) == 0]
     if wrong:
         return [f"{name}={getattr(plan, name)!r} is not a whole number" for name in wrong]
     length = plan.length(model)

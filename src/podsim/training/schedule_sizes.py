@@ -52,9 +52,8 @@ def schedule_number(plan: Plan, first: Shaped[Array, "stage plan"], what: str) -
     """The number that each plan's schedule has for its sizes."""
     sizes = [np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches)]
     codes = plan.schedule_codes
-    shape = np.broadcast_shapes(np.shape(first), np.shape(sizes[-1]))
-    number = np.broadcast_to(getattr(_ENTRIES[codes[0]], what)(*sizes, first), shape)
+    number = getattr(_ENTRIES[codes[0]], what)(*sizes, first)
     for code in codes[1:]:
         own = getattr(_ENTRIES[code], what)(*sizes, first)
         number = np.where(np.asarray(plan.schedule) == code, own, number)
-    return np.asarray(number)
+    return np.asarray(number + 0.0 * first)  # of their common shape

@@ -18,7 +18,7 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.training.layout import Groups, Layout, Passes, Paths, Sends, StepEnd
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Schedule
+from podsim.training.plan_values import Array, Schedule, has_any
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
@@ -135,7 +135,7 @@ def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]
         return np.zeros_like(layout.path_seconds)
     paths = layout.paths
     closing = paths.closing * waits.last_pass_slowdown_seconds()
-    if (layout.chunks > 1).any():
+    if has_any(layout.chunks > 1):
         later = paths.staying * waits.later_pass_slowdown_seconds(paths.passes_after)
         closing = closing + np.where(layout.chunks > 1, later, 0.0)
     return closing
@@ -149,7 +149,7 @@ def _path_exchange_seconds(
     total = closing if overlapped else np.zeros_like(closing)
     if layout.passes.exchanges is not None:
         total = total - pair_saving_seconds(layout, waits, overlapped=overlapped)
-    if not (waits.zero >= 2).any():
+    if not has_any(waits.zero >= 2):
         return total
     ahead = waits.paying_path_share(paths.forward_passes)
     forward = waits.forward_seconds(
@@ -176,7 +176,7 @@ def _stage_exchange_seconds(
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
-    if not (waits.zero >= 2).any():
+    if not has_any(waits.zero >= 2):
         return 0.0
     chunks, layers = layout.chunks, layout.passes.layers
     hidden = np.where(np.asarray(layout.plan.pp) > 1, chunks, 0.0)
@@ -230,4 +230,4 @@ def exposed_parts(
     step, local, alone = np.minimum.accumulate(steps)
     rest = alone - passes.sum(axis=0) - optimizer - host
     bubble = np.where(rest > 1e-12 * alone, rest, 0.0)  # less is rounding
-    return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
+    return np.array([*passes, local - alone, step - local, bubble, optimizer, host])
