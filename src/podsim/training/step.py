@@ -114,8 +114,7 @@ def path_seconds(
 
     `far`: s beyond that of the sends to other nodes.
     """
-    path = paths.sends * sends.near_seconds
-    path += paths.charges * charge
+    path = paths.sends * sends.near_seconds + paths.charges * charge
     if far is not None:
         path += far
     for block, forward in enumerate(passes.forward):
