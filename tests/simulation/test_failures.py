@@ -107,7 +107,8 @@ def test_a_failure_when_all_others_are_done_holds_nobody_up(two, small):
 
 
 def step(**more):
-    return simulate("gpt-1.7b", on="dgx-a100-80gb:2", tp=2, pp=1, zero=1, batch=32, kernels=False, **more)
+    options = {"tp": 2, "pp": 1, "zero": 1, "batch": 32, "kernels": False, **more}
+    return simulate("gpt-1.7b", on="dgx-a100-80gb:2", **options)
 
 
 def test_the_watchdog_and_the_checkpoint():
@@ -127,6 +128,17 @@ def test_a_detour_over_the_adapter_beside_it():
     assert whole < times[0]
     assert whole <= times[2] * (1 + 1e-9) <= times[1] * (1 + 2e-9) <= times[0] * (1 + 3e-9)
     assert step(fail_link={3: 0.1}).failure.rerouted == "the adapter of rank 2"
+
+
+def test_what_is_left_of_an_exchange_takes_longer_in_proportion():
+    """The reduction of gradients is on its way from half of the step on: each moment later spares the same."""
+    alone = {"zero": 0, "batch": 8, "overlap_grad": False}
+    whole = step(**alone).step_time
+    early, middle, late = (
+        step(fail_link={3: share * whole}, **alone).step_time for share in (0.60, 0.65, 0.70)
+    )
+    assert early - middle == pytest.approx(middle - late, rel=1e-6)
+    assert early > middle > late > whole
 
 
 def test_no_way_around():
