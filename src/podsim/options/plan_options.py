@@ -221,10 +221,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
         also=("deadline", "max-days"), kind=str,
     )  # fmt: skip
     detail: str = option(
-        "",
-        "Full report: every op, its share of the roofline, its source.",
-        choices=("", "ops"),
-        bare="ops",
+        "", "Full report: every op, its share of the roofline, its source.", choices=("", "ops"), bare="ops"
     )
     sparse: bool = option(
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"
