@@ -10,9 +10,10 @@ import pytest
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import load_cluster
 from podsim.serving.language_engines import load_language_engine
+from podsim.serving.load.request_table import RequestTable
 from podsim.serving.replica_memory import token_bytes, weight_bytes
 from podsim.serving.serving_plan import ServingPlan
-from podsim.serving.steady_load import Workload, most_sequences
+from podsim.serving.steady_load import Workload, most_sequences, workload_of
 from podsim.serving.step_cost import CacheRoom, cache_room, step_cost
 from podsim.serving.step_laws import Passes, decoding_seconds, is_measured, make_passes, tokens_seconds
 from podsim.workload.catalog import load_model
@@ -70,6 +71,14 @@ def test_the_fullest_stage_has_the_layers_that_others_lack() -> None:
     layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
     assert token_bytes(model, plan) == pytest.approx(11 * 2 * 4096 * 2)
     assert weight_bytes(model, plan) == pytest.approx(2 * (11 * layer + 32000 * 4096 + 4096))
+
+
+def test_eleven_requests_in_ten_seconds_are_one_a_second() -> None:
+    table = RequestTable(arrival=np.arange(11.0), input_tokens=np.full(11, 8), output_tokens=np.full(11, 4))
+    load = workload_of(table)
+    assert (load.rate, load.input_tokens, load.output_tokens, load.input_spread) == (1.0, 8.0, 4.0, 0.0)
+    assert load.context == 8 + 4 / 2
+    assert workload_of(table, 3.0).rate == 3.0
 
 
 def test_a_sequence_takes_whole_blocks_and_none_beyond() -> None:
