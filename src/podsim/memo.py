@@ -5,8 +5,9 @@ A prediction asks for the same model and cluster hundreds of times. Their hash w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +34,38 @@ def hashed_once(kind: type[Kind]) -> type[Kind]:
     setattr(kind, "__hash__", kept_hash)  # noqa: B010  (mypy refuses assignments to methods)
     setattr(kind, "__getstate__", state)  # noqa: B010
     return kind
+
+
+class Later(Mapping[str, Value]):
+    """A mapping that is worked out when somebody looks into it; copies for other processes have its values."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Value]]) -> None:
+        """Keep the function that makes it."""
+        self._make = make
+
+    @cached_property
+    def _values(self) -> Mapping[str, Value]:
+        return self._make()
+
+    def __getitem__(self, key: str) -> Value:
+        """The value of a key."""
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """The number of keys."""
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        """The mapping as a dictionary."""
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[type[dict[str, Value]], tuple[dict[str, Value]]]:
+        """A dictionary."""
+        return dict, (dict(self),)
 
 
 class Memo(Generic[Value]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
 from podsim.accuracy.measured_reach import calibrated_software, nearest_run, stated_band
@@ -13,6 +14,7 @@ from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.memo import Later
 from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.abilities import ABILITIES, lacking_titles
@@ -78,19 +80,26 @@ def describe(
 def with_software_ranges(
     model: Model, cluster: Cluster, stated: Sequence[tuple[Plan, Prediction]]
 ) -> list[Prediction]:
-    """The predictions of plans; those that beat every measured run with the seconds under each calibrated software."""
+    """The predictions of plans; those that beat every measured run with the seconds under each calibrated software.
+
+    These are worked out, of all plans at once, when somebody looks at one of them.
+    """
     faster = [pair for pair in stated if pair[1].faster_than]
-    names = calibrated_software(cluster.gpu.architecture) if faster else ()
 
     def under(name: str) -> list[float]:
         if all(plan.software == name for plan, _ in faster):
             return [prediction.law_time for _, prediction in faster]
         return law_seconds(model, cluster, [plan.having({"software": name}) for plan, _ in faster])
 
-    columns = [under(name) for name in names]
-    ranges = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    @cache
+    def ranges() -> list[dict[str, float]]:
+        names = calibrated_software(cluster.gpu.architecture)
+        columns = [under(name) for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    laters = (Later(partial(lambda at: ranges()[at], at)) for at in range(len(faster)))
     return [
-        replace(prediction, software_range=next(ranges)) if prediction.faster_than else prediction
+        replace(prediction, software_range=next(laters)) if prediction.faster_than else prediction
         for _, prediction in stated
     ]
 
