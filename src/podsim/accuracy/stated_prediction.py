@@ -49,7 +49,7 @@ def describe(
         streamed = streamed_prediction(model, cluster, plan)
         band = streamed.band and unmeasured_band(streamed.band)
         return replace(streamed, band=band, warnings=(*model.doubts, *streamed.warnings))
-    prediction, gains = predict_with_gains(model, cluster, plan)
+    prediction = predict_with_gains(model, cluster, plan)
     if correction is None:
         band, faster_than = stated_band(model, cluster, plan, prediction.step_time)
         prediction = replace(prediction, faster_than=faster_than, band=band)
@@ -65,7 +65,6 @@ def describe(
     stated = replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),
-        gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=(
             *model.doubts,

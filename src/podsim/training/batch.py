@@ -189,7 +189,9 @@ class PlanTables:
     @cached_property
     def layers(self) -> Keyed[Array]:
         """Seconds of a micro-batch through a layer of each block."""
-        is_summed = self.is_search and not has_any(self.plan.loose_end)  # launches of half a pass need the parts
+        is_summed = self.is_search and not has_any(
+            self.plan.loose_end
+        )  # launches of half a pass need the parts
 
         def of_plans(sub: Plan) -> Array:
             few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory

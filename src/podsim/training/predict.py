@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
 from types import MappingProxyType
-from typing import TypeAlias
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from podsim.answers.prediction import Prediction, StageMemory
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.memo import Memo
+from podsim.memo import Later, Memo
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
@@ -53,13 +52,11 @@ _REMEDIES = {
 }
 
 
-Predicted: TypeAlias = tuple[Prediction, dict[str, float]]
-"""the prediction of a plan, and by resource the share of throughput gained if that were faster"""
 _FASTER = 1.1
 _SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
 _SECONDS: Memo[float] = Memo(4096)
 """The times of plans that are compared with others."""
-_AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Predicted] = {}
+_AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Prediction] = {}
 """what plans will be asked for, each once"""
 
 
@@ -72,8 +69,8 @@ def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)), 0)
 
 
-def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
-    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were 1.1 times as fast."""
+def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
+    """The prediction of predict_plan, with the gains of RESOURCES 1.1 times as fast, worked out when asked."""
     ready = _AHEAD.pop((model, cluster, _values(plan)), None)
     return ready or _predicted(model, cluster, [plan])[0]
 
@@ -89,16 +86,32 @@ def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
             _AHEAD[model, cluster, _values(plan)] = answer
 
 
-def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
-    """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables = prepare(model, with_faster(cluster, _FASTER), _side_by_side(plans))
+def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
+    """The predictions of plans that differ in numbers and flags alone; their gains are one evaluation."""
+    plan = _side_by_side(plans)
+    tables = prepare(model, cluster, plan)
     cost = cost_slice(tables, slice(None), stages=True)
-    steps = cost.seconds.reshape(-1, len(plans))
-    gains = (steps[0] / steps[1:] - 1).T.tolist()
+
+    @cache
+    def gains() -> list[list[float]]:
+        steps = _step_seconds(prepare(model, with_faster(cluster, _FASTER), plan)).reshape(-1, len(plans))
+        gained: list[list[float]] = (steps[0] / steps[1:] - 1).T.tolist()
+        return gained
+
+    def later(at: int) -> Later[float]:
+        return Later(lambda: dict(zip(RESOURCES, gains()[at], strict=True)))
+
     return [
-        (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
+        replace(_prediction(model, cluster, plan, tables, cost, at), gains=later(at))
         for at, plan in enumerate(plans)
     ]
+
+
+def _step_seconds(tables: PlanTables) -> Shaped[Array, "plan"]:
+    """s. The steps of all plans of some tables."""
+    rows = np.arange(tables.layers.index.size)
+    layout, end = layout_of(tables, rows), tables.ends.of(rows)
+    return step_seconds(layout, layout.plan, tables.software, end, tables.core_share)
 
 
 def _values(plan: Plan) -> tuple[object, ...]:
@@ -117,10 +130,7 @@ def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[f
 
     @cache
     def of_law() -> list[float]:
-        tables, part = prepare(model, cluster, _side_by_side(plans)), slice(0, len(plans))
-        layout = layout_of(tables, part)
-        end, share = tables.ends.of(part), tables.core_share
-        return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
+        return [*map(float, _step_seconds(prepare(model, cluster, _side_by_side(plans))))]
 
     keys = [(model, cluster, _values(plan)) for plan in plans]
     return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
