@@ -252,7 +252,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
 """how a description has the value of each field"""
 
 
-def has_any(flags: Array) -> bool:
+def has_any(flags: Array | bool) -> bool:
     """Whether some flag holds: of one plan several times as quick as `flags.any()`."""
     return np.count_nonzero(flags) > 0
 

@@ -21,7 +21,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
+from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute, has_any
 from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
@@ -341,7 +341,7 @@ def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _broken_rules(plan: PlanValues, f: Facts) -> tuple[str, ...]:
-    return tuple(say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f))))
+    return tuple(say(plan, f) for _, violated, say in RULES if has_any(violated(plan, f)))
 
 
 def _is_whole(value: Any) -> bool:
