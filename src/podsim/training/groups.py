@@ -19,7 +19,7 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Ints, Placement, has_any
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
-from podsim.training.speeds import on_each
+from podsim.training.speeds import clusters_of, on_each
 from podsim.workload.model import Model
 
 GROUP_KEY = (
@@ -80,18 +80,16 @@ def group_table(
     last_blocks = np.take_along_axis(blocks, last[None, None], axis=0)[0]
     exchanges = stage_exchanges(model, cluster, plan, software, weights, last_blocks)
     heaviest = owned_parameters(plan, weights, blocks).max(axis=0)
-
-    def update_seconds(cluster: Cluster, parameters: Array) -> Array:
-        return optimizer_seconds(cluster.gpu, parameters, software.optimizer_traffic)
-
-    update = on_each(cluster, update_seconds, heaviest) / software.memory_speed
+    clusters, traffic = clusters_of(cluster), software.optimizer_traffic
+    parts = zip(clusters, np.split(heaviest, len(clusters)), strict=True)
+    update = np.concatenate([optimizer_seconds(each.gpu, own, traffic) for each, own in parts])
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
     tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
         **exchanges._asdict(),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
-        optimizer=update + software.host_update * most_layers,
+        optimizer=update / software.memory_speed + software.host_update * most_layers,
     )
 
 

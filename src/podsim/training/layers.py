@@ -105,7 +105,7 @@ def op_times(
         return compute() if own.size > 1 else _OP_TIMES.of((*key, own.single_key(LAYER_KEY)), compute)
 
     known = {gpu: of_gpu(gpu) for gpu in {each.gpu for each in clusters}}
-    times = known[cluster.gpu]
+    times = known[clusters[0].gpu]
     if len(clusters) > 1:
         of_clusters = zip(*(known[each.gpu] for each in clusters), strict=True)
         times = [side_by_side(ops, own.size) for ops in of_clusters]

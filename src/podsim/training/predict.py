@@ -20,7 +20,7 @@ from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.software import load_software, usable_bytes
-from podsim.training.speeds import RESOURCES, with_faster
+from podsim.training.speeds import RESOURCES, faster_clusters
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
@@ -94,8 +94,8 @@ def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Pr
 
     @cache
     def gains() -> list[list[float]]:
-        steps = _step_seconds(prepare(model, with_faster(cluster, _FASTER), plan)).reshape(-1, len(plans))
-        gained: list[list[float]] = (steps[0] / steps[1:] - 1).T.tolist()
+        faster = _step_seconds(prepare(model, faster_clusters(cluster, _FASTER), plan))
+        gained: list[list[float]] = (cost.seconds / faster.reshape(-1, len(plans)) - 1).T.tolist()
         return gained
 
     def later(at: int) -> Later[float]:

@@ -23,13 +23,17 @@ class Speeds(Cluster):
     """A cluster that stands for several of other speeds: tables have their plans on each of them in turn."""
 
     clusters: tuple[Cluster, ...]
+    first_alike: tuple[int, ...]
+    """The position of the first cluster with the links of each."""
 
 
 @lru_cache(maxsize=1024)
-def with_faster(cluster: Cluster, factor: float) -> Speeds:
-    """A cluster, and the same with each of RESOURCES so many times as fast."""
+def faster_clusters(cluster: Cluster, factor: float) -> Speeds:
+    """The same cluster with each of RESOURCES so many times as fast, in turn."""
     own = {field.name: getattr(cluster, field.name) for field in fields(Cluster)}
-    return Speeds(**own, clusters=(cluster, *(speed_up(cluster, name, factor) for name in RESOURCES)))
+    clusters = tuple(speed_up(cluster, name, factor) for name in RESOURCES)
+    links = [(each.nvlink, each.network) for each in clusters]
+    return Speeds(**own, clusters=clusters, first_alike=tuple(map(links.index, links)))
 
 
 def clusters_of(cluster: Cluster) -> tuple[Cluster, ...]:
@@ -38,16 +42,14 @@ def clusters_of(cluster: Cluster) -> tuple[Cluster, ...]:
 
 
 def on_each(cluster: Cluster, seconds: Callable[..., Array], *columns: Array | float | None) -> Array:
-    """The seconds of columns of plans, [... plan], each cluster's on it."""
+    """The seconds over links of columns of plans, [... plan], which are the same on each cluster."""
     if not isinstance(cluster, Speeds):
         return seconds(cluster, *columns)
     arrays = [None if column is None else np.atleast_1d(column) for column in columns]
     width = max(1 if array is None else array.shape[-1] for array in arrays) // len(cluster.clusters)
-    parts = []
-    for number, each in enumerate(cluster.clusters):
-        own = slice(number * width, (number + 1) * width)
-        parts.append(seconds(each, *(a if a is None or a.shape[-1] == 1 else a[..., own] for a in arrays)))
-    return np.concatenate(parts, axis=-1)
+    own = [None if a is None else a if a.shape[-1] == 1 else a[..., :width] for a in arrays]
+    known = {first: seconds(cluster.clusters[first], *own) for first in set(cluster.first_alike)}
+    return np.concatenate([known[first] for first in cluster.first_alike], axis=-1)
 
 
 def side_by_side(tables: Sequence[T], plans: int) -> T:
