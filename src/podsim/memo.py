@@ -5,7 +5,8 @@ A prediction asks for the same model and cluster hundreds of times. Their hash w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from threading import Lock
@@ -36,36 +37,21 @@ def hashed_once(kind: type[Kind]) -> type[Kind]:
     return kind
 
 
-class Later(Mapping[str, Value]):
+class Later(UserDict[str, Value]):
     """A mapping that is worked out when somebody looks into it; copies for other processes have its values."""
 
-    def __init__(self, make: Callable[[], Mapping[str, Value]]) -> None:
+    def __init__(self, make: Callable[[], dict[str, Value]]) -> None:
         """Keep the function that makes it."""
         self._make = make
 
     @cached_property
-    def _values(self) -> Mapping[str, Value]:
+    def data(self) -> dict[str, Value]:  # type: ignore[override]
+        """The values."""
         return self._make()
-
-    def __getitem__(self, key: str) -> Value:
-        """The value of a key."""
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        """The keys."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """The number of keys."""
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        """The mapping as a dictionary."""
-        return repr(dict(self))
 
     def __reduce__(self) -> tuple[type[dict[str, Value]], tuple[dict[str, Value]]]:
         """A dictionary."""
-        return dict, (dict(self),)
+        return dict, (self.data,)
 
 
 class Memo(Generic[Value]):

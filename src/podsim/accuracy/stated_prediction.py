@@ -83,17 +83,14 @@ def with_software_ranges(
 
     These are worked out, of all plans at once, when somebody looks at one of them.
     """
-    faster = [pair for pair in stated if pair[1].faster_than]
-
-    def under(name: str) -> list[float]:
-        if all(plan.software == name for plan, _ in faster):
-            return [prediction.law_time for _, prediction in faster]
-        return law_seconds(model, cluster, [plan.having({"software": name}) for plan, _ in faster])
+    faster = [plan for plan, prediction in stated if prediction.faster_than]
 
     @cache
     def ranges() -> list[dict[str, float]]:
         names = calibrated_software(cluster.gpu.architecture)
-        columns = [under(name) for name in names]
+        columns = [
+            law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster]) for name in names
+        ]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     laters = (Later(partial(lambda at: ranges()[at], at)) for at in range(len(faster)))

@@ -114,18 +114,14 @@ class _Gathered:
         return column
 
 
-def gather(table: T, index: Array) -> T:
+def gather(table: Any, index: Array) -> Any:
     """An array, tuple or dataclass with only these positions on the last axis of its arrays."""
-    return _gather(table, index)  # type: ignore[no-any-return]
-
-
-def _gather(table: Any, index: Array) -> Any:
     if isinstance(table, np.ndarray):
         return table.take(index, axis=-1)  # several times as quick as table[..., index]
     if isinstance(table, (Plan, _Gathered)):
         return table.take(index)
     if isinstance(table, tuple):
-        return tuple(_gather(part, index) for part in table)
+        return tuple(gather(part, index) for part in table)
     if is_dataclass(table) and not isinstance(table, type):
         return _Gathered(table, index)
     return table
@@ -140,7 +136,8 @@ class Keyed(Generic[T]):
 
     def of(self, part: slice | Array) -> T:
         """The table's values for some of the plans; a single key's broadcast."""
-        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        gathered: T = self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        return gathered
 
 
 def keyed_table(

@@ -11,8 +11,8 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
-from podsim.records import dataclass
-from podsim.training.layout import Groups, Sends, StepEnd
+from podsim.records import dataclass, replace
+from podsim.training.layout import Exchanges, Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
@@ -23,38 +23,11 @@ from podsim.training.speeds import clusters_of, on_each
 from podsim.workload.model import Model
 
 GROUP_KEY = (
-    "tp",
-    "pp",
-    "virtual_stages",
-    "placement",
-    "loose_end",
-    "dp",
-    "cp",
-    "ep",
-    "expert_tp",
-    "zero",
-    "shard",
-)
+    "tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "expert_tp", "zero", "shard",
+)  # fmt: skip
 """The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 """The plan fields that sends depend on."""
-
-
-class Exchanges(NamedTuple):
-    """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
-
-    reduce: Shaped[Array, "plan"]
-    """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
-    gather: Shaped[Array, "plan"]
-    """s. The updated weights, once a step (ZeRO 1 and 2)."""
-    layer_gather: Shaped[Array, "plan"]
-    """s. The all-gather of one layer's weights (ZeRO 3)."""
-    layer_reduce: Shaped[Array, "plan"]
-    """s. The reduce-scatter of one layer's gradients (ZeRO 3)."""
-    reduce_layer_share: Shaped[Array, "plan"]
-    """The share of `reduce` that is of layers, not of the embedding."""
-    gather_layer_share: Shaped[Array, "plan"]
-    """The share of `gather` that is of layers."""
 
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
@@ -86,7 +59,7 @@ def group_table(
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
     tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
-        **exchanges._asdict(),
+        **vars(exchanges),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
         optimizer=update / software.memory_speed + software.host_update * most_layers,
@@ -123,8 +96,9 @@ def stage_exchanges(
         fewer, part = plan.expert_copies(ranks), plan.expert_copies(shard)
         expert = _Replicas(trained.expert, stored.expert, fewer, part, plan.expert_ranks * plan.ep)
         more = _parameter_exchanges(collectives, expert, blocks)
-        total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
-    return total._replace(
+        total = Exchanges(**{name: seconds + getattr(more, name) for name, seconds in vars(total).items()})
+    return replace(
+        total,
         reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
         gather_layer_share=_ratio(total.gather_layer_share, total.gather),
     )

@@ -356,7 +356,7 @@ def _stage_seconds(
 def _layer_shares(model: Model) -> Shaped[Array, "block"]:
     """The share of each kind among the layers."""
     counts = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
-    return counts / counts.sum()
+    return np.asarray(counts / counts.sum())
 
 
 def passes_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -13,7 +13,7 @@ from podsim.answers.prediction import Prediction, StageMemory
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.memo import Later, Memo
+from podsim.memo import Later
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
@@ -54,8 +54,6 @@ _REMEDIES = {
 
 _FASTER = 1.1
 _SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
-_SECONDS: Memo[float] = Memo(4096)
-"""The times of plans that are compared with others."""
 _AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Prediction] = {}
 """what plans will be asked for, each once"""
 
@@ -127,13 +125,7 @@ def _side_by_side(plans: Sequence[Plan]) -> Plan:
 
 def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
     """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
-
-    @cache
-    def of_law() -> list[float]:
-        return [*map(float, _step_seconds(prepare(model, cluster, _side_by_side(plans))))]
-
-    keys = [(model, cluster, _values(plan)) for plan in plans]
-    return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
+    return [*map(float, _step_seconds(prepare(model, cluster, _side_by_side(plans))))]
 
 
 def _prediction(
