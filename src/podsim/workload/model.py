@@ -309,12 +309,12 @@ class Model:
                 )
         return both / forward if forward else 3.0
 
-    @property
+    @cached_property
     def has_experts(self) -> bool:
         """Whether some layer is a mixture of experts."""
         return any(block.experts for block in self.layers)
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token passes through: top-k of the experts instead of all."""
         total = 0
