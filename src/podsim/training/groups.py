@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Ints, Placement, has_any
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
-from podsim.training.speeds import clusters_of, on_each
 from podsim.workload.model import Model
 
 GROUP_KEY = (
@@ -53,16 +52,14 @@ def group_table(
     last_blocks = np.take_along_axis(blocks, last[None, None], axis=0)[0]
     exchanges = stage_exchanges(model, cluster, plan, software, weights, last_blocks)
     heaviest = owned_parameters(plan, weights, blocks).max(axis=0)
-    clusters, traffic = clusters_of(cluster), software.optimizer_traffic
-    parts = zip(clusters, np.split(heaviest, len(clusters)), strict=True)
-    update = np.concatenate([optimizer_seconds(each.gpu, own, traffic) for each, own in parts])
+    update = optimizer_seconds(cluster.gpu, heaviest, software.optimizer_traffic) / software.memory_speed
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
     tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
         **vars(exchanges),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
-        optimizer=update / software.memory_speed + software.host_update * most_layers,
+        optimizer=update + software.host_update * most_layers,
     )
 
 
@@ -261,12 +258,7 @@ def _send_seconds(
     sharing = np.maximum(1.0, senders / cluster.nics) if cluster.nics else 1.0
     # the slowest send holds all up
     extent = np.minimum(stage * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node)
-
-    def seconds_on(cluster: Cluster, size: Array, *places: Any) -> Array:
-        named = dict(zip(("crosses_node", "sharing", "stride", "extent"), places, strict=True))
-        return send_seconds(size, cluster, **named)
-
-    seconds = on_each(cluster, seconds_on, split, crosses, sharing, stage, extent)
+    seconds = send_seconds(split, cluster, crosses_node=crosses, sharing=sharing, stride=stage, extent=extent)
     if software.scatter_gather:
         gather = group_seconds("all_gather", activations, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds = seconds + np.where(np.asarray(plan.sequence_parallel).astype(bool), 0.0, gather)

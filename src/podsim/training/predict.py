@@ -20,10 +20,10 @@ from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
 from podsim.training.software import load_software, usable_bytes
-from podsim.training.speeds import RESOURCES, faster_clusters
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
+RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {
     "compute": "matrix arithmetic",
     "memory": "memory-bound kernels",
@@ -85,15 +85,14 @@ def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
 
 
 def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
-    """The predictions of plans that differ in numbers and flags alone; their gains are one evaluation."""
-    plan = _side_by_side(plans)
-    tables = prepare(model, cluster, plan)
+    """The predictions of plans that differ in numbers and flags alone."""
+    tables = prepare(model, cluster, _side_by_side(plans))
     cost = cost_slice(tables, slice(None), stages=True)
 
     @cache
     def gains() -> list[list[float]]:
-        faster = _step_seconds(prepare(model, faster_clusters(cluster, _FASTER), plan))
-        gained: list[list[float]] = (cost.seconds / faster.reshape(-1, len(plans)) - 1).T.tolist()
+        faster = [law_seconds(model, speed_up(cluster, name, _FASTER), plans) for name in RESOURCES]
+        gained: list[list[float]] = (cost.seconds / np.array(faster) - 1).T.tolist()
         return gained
 
     def later(at: int) -> Later[float]:
@@ -103,13 +102,6 @@ def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Pr
         replace(_prediction(model, cluster, plan, tables, cost, at), gains=later(at))
         for at, plan in enumerate(plans)
     ]
-
-
-def _step_seconds(tables: PlanTables) -> Shaped[Array, "plan"]:
-    """s. The steps of all plans of some tables."""
-    rows = np.arange(tables.layers.index.size)
-    layout, end = layout_of(tables, rows), tables.ends.of(rows)
-    return step_seconds(layout, layout.plan, tables.software, end, tables.core_share)
 
 
 def _values(plan: Plan) -> tuple[object, ...]:
@@ -125,7 +117,9 @@ def _side_by_side(plans: Sequence[Plan]) -> Plan:
 
 def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
     """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
-    return [*map(float, _step_seconds(prepare(model, cluster, _side_by_side(plans))))]
+    tables, every = prepare(model, cluster, _side_by_side(plans)), slice(None)
+    layout, end = layout_of(tables, every), tables.ends.of(every)
+    return [*map(float, step_seconds(layout, layout.plan, tables.software, end, tables.core_share))]
 
 
 def _prediction(
@@ -235,3 +229,22 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
         text = text.replace("expert groups inside a node", "smaller expert groups")
         text = text.replace("a faster network", inside)
     return text.replace("overlap, ", "") if overlapped else text
+
+
+@lru_cache(maxsize=1024)
+def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
+    """The same cluster with one of RESOURCES scaled."""
+    gpu = cluster.gpu
+    if resource == "nvlink":
+        return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
+    if resource == "network":
+        return replace(
+            cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor)
+        )
+    if resource == "flops":
+        gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
+    elif resource == "memory bandwidth":
+        gpu = replace(gpu, memory_bandwidth=gpu.memory_bandwidth * factor)
+    else:
+        raise AssertionError(resource)
+    return replace(cluster, system=replace(cluster.system, gpu=gpu))

@@ -6,7 +6,6 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from podsim.training.expert_load import expert_load
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
-from podsim.training.speeds import on_each
 from podsim.workload.model import Block, TensorOp
 
 _KERNELS: Memo[Array] = Memo(8192)
@@ -376,12 +374,13 @@ def group_seconds(
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
-
-    def on(cluster: Cluster, size: Array, ranks: Ints, members: Array, *places: Any) -> Array:
-        group = Members(ranks=ranks, ranks_per_node=members, sharing=places[0], stride=places[1])
-        return collective_seconds(collective, size, cluster, group, version=software.nccl)
-
-    seconds = on_each(cluster, on, size, ranks, members, sharing, stride)
+    seconds = collective_seconds(
+        collective,
+        size,
+        cluster,
+        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
+        version=software.nccl,
+    )
     spans = np.asarray(ranks) > members
     some = (np.asarray(members) > 1) & (np.asarray(members) < cluster.gpus_per_node)
     between = cluster.system.network_speed * np.where(some, cluster.system.detour, 1.0)
