@@ -56,4 +56,6 @@ def test_one_plan_on_several_clusters_costs_what_it_costs_on_each(model: str, on
     alone = [step_cost(network, each, plan).seconds[0] for each in (cluster, *faster)]
     prediction = predict_with_gains(network, cluster, plan)
     assert prediction.step_time == pytest.approx(alone[0], rel=1e-12)
-    assert prediction.gains == pytest.approx(dict(zip(RESOURCES, alone[0] / np.array(alone[1:]) - 1, strict=True)))
+    assert prediction.gains == pytest.approx(
+        dict(zip(RESOURCES, alone[0] / np.array(alone[1:]) - 1, strict=True))
+    )

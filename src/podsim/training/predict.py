@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cache, lru_cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -160,11 +159,6 @@ def _prediction(
     )
 
 
-@lru_cache(maxsize=256)
-def _forward_flops(model: Model, length: int) -> Mapping[str, float]:
-    return MappingProxyType(model.forward_flops(length))
-
-
 def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     """FLOPs of one trained token by convention.
 
@@ -173,7 +167,7 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     "hardware": what is executed, recomputation included.
     """
     length = plan.length(model)
-    forward = _forward_flops(model, length)
+    forward = model.forward_flops(length)
     once = sum(forward.values())
     again = 0.0
     if plan.recompute == Recompute.FULL:

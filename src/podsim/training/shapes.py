@@ -115,8 +115,10 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
-        def seconds(m: Array, n: Array, k: Array, many: Array) -> Array:  # the experts of a rank, or plain ones
-            return gemm_seconds(gpu, m, n, k, batch=many, precision=precision, layout=layout, kernel="grouped")
+        def seconds(m: Array, n: Array, k: Array, parts: Array) -> Array:
+            return gemm_seconds(
+                gpu, m, n, k, batch=parts, precision=precision, layout=layout, kernel="grouped"
+            )
 
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch / alone)
         return alone * _on_distinct((gpu, precision, layout), sizes, seconds)
