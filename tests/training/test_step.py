@@ -12,11 +12,10 @@ from podsim.kernels.elementwise import memory_seconds
 from podsim.training.batch import cost_slice, layout_of, prepare, step_cost
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SCHEDULE_CODES
-from podsim.training.predict import predict_plan
+from podsim.training.predict import RESOURCES, predict_plan, speed_up
 from podsim.training.rules import facts, violations
 from podsim.training.shapes import Item, memory_times
 from podsim.training.software import load_software
-from podsim.training.speeds import RESOURCES, speed_up
 from podsim.training.step import SPLIT
 from podsim.workload.catalog import load_model
 from podsim.workload.model import Model, TensorOp

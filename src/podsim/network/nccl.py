@@ -125,8 +125,8 @@ def collective_seconds(
     places = layout_numbers(wires, members_, members.stride, members.extent)
     groups, index = _groups(ranks_, members_, sharing_, places)
     if len(groups) == size_.size == 1 and not detail:
-        seconds = _known_seconds(wires, collective, groups[0], launch, release, size_.item())
-        return np.full(np.broadcast_shapes(size_.shape, index.shape), seconds)
+        known = _known_seconds(wires, collective, groups[0], launch, release, size_.item())
+        return np.full(np.broadcast_shapes(size_.shape, index.shape), known)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index.shape)
     seconds = _fastest_seconds(tables, size_, index, shape)
@@ -329,9 +329,7 @@ def _groups(
         group = Group(int(ranks.item()), int(members.item()), float(sharing.item()), *place)
         return (group,), np.zeros(shape, dtype=np.intp)
     if math.prod(shape) < _FEW:
-        flat = (
-            np.broadcast_to(column, shape).ravel().tolist() for column in (ranks, members, sharing, layout)
-        )
+        flat = [np.broadcast_to(own, shape).ravel().tolist() for own in (ranks, members, sharing, layout)]
         keys = list(zip(*flat, strict=True))
         known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         few = tuple(Group(int(n), int(g), s, *group_layout(p)) for n, g, s, p in known)

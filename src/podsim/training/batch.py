@@ -34,7 +34,6 @@ from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import BESIDE, Array, Placement, has_any
 from podsim.training.software import Software, load_software
-from podsim.training.speeds import clusters_of
 from podsim.training.split_layers import own_layers, split_layers
 from podsim.training.step import WAYS, charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
@@ -114,18 +113,14 @@ class _Gathered:
         return column
 
 
-def gather(table: T, index: Array) -> T:
+def gather(table: Any, index: Array) -> Any:
     """An array, tuple or dataclass with only these positions on the last axis of its arrays."""
-    return _gather(table, index)  # type: ignore[no-any-return]
-
-
-def _gather(table: Any, index: Array) -> Any:
     if isinstance(table, np.ndarray):
         return table.take(index, axis=-1)  # several times as quick as table[..., index]
     if isinstance(table, (Plan, _Gathered)):
         return table.take(index)
     if isinstance(table, tuple):
-        return tuple(_gather(part, index) for part in table)
+        return tuple(gather(part, index) for part in table)
     if is_dataclass(table) and not isinstance(table, type):
         return _Gathered(table, index)
     return table
@@ -140,7 +135,8 @@ class Keyed(Generic[T]):
 
     def of(self, part: slice | Array) -> T:
         """The table's values for some of the plans; a single key's broadcast."""
-        return self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        gathered: T = self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        return gathered
 
 
 def keyed_table(
@@ -164,16 +160,12 @@ def chunks(size: int, length: int = 8192) -> Iterator[slice]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTables:
-    """The tables that some plans need, each made at its first use.
-
-    Of a cluster that stands for several (podsim.training.speeds), they have the plans on each of them in turn.
-    """
+    """The tables that some plans need, each made at its first use."""
 
     model: Model
     cluster: Cluster
     software: Software
-    plans: Plan
-    """The plans, on one cluster."""
+    plan: Plan
     is_search: bool = False
     """Whether the seconds of layers are summed over parts where they can be."""
     core_share: float = 1.0
@@ -181,39 +173,35 @@ class PlanTables:
     codes: Codes = field(default_factory=Codes)
 
     @cached_property
-    def plan(self) -> Plan:
-        """The plans on each cluster in turn; a single plan's values broadcast."""
-        plans, copies = self.plans, len(clusters_of(self.cluster))
-        return plans if plans.size == 1 or copies == 1 else plans.take(np.tile(np.arange(plans.size), copies))
-
-    @cached_property
     def layers(self) -> Keyed[Array]:
         """Seconds of a micro-batch through a layer of each block."""
-        is_summed = self.is_search and not has_any(self.plan.loose_end)  # launches of half a pass need the parts
+        is_summed = self.is_search and not has_any(
+            self.plan.loose_end
+        )  # launches of half a pass need the parts
 
         def of_plans(sub: Plan) -> Array:
             few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
-            parts = few if sub.size > 1 and len(clusters_of(self.cluster)) == 1 else [sub]
+            parts = few if sub.size > 1 else [sub]
             tables = (layer_table(self.model, self.cluster, part, self.software) for part in parts)
             return np.concatenate([t.sum(axis=1, keepdims=True) if is_summed else t for t in tables], axis=-1)
 
-        return self._on_clusters("summed layers" if is_summed else "layers", LAYER_KEY, of_plans)
+        return self._of_key(("layers", is_summed, self.cluster, self.software), LAYER_KEY, of_plans)
 
     @cached_property
     def split(self) -> Keyed[SplitLayers] | None:
         """The differences of layers with weight gradients apart; None where no schedule has such."""
         has_split = has_any(self.plan.loose_end)
-        return self._on_clusters("split", LAYER_KEY, self._of_machine(split_layers)) if has_split else None
+        return self._of_machine("split", LAYER_KEY, split_layers) if has_split else None
 
     @cached_property
     def ends(self) -> Keyed[StepEnd]:
         """The ends of steps; a search has them by division."""
-        return self._on_clusters("ends", GROUP_KEY, self._of_machine(end_table))
+        return self._of_machine("ends", GROUP_KEY, end_table)
 
     @cached_property
     def sends(self) -> Keyed[Sends]:
         """Sends between stages."""
-        return self._on_clusters("sends", SEND_KEY, self._of_machine(send_table))
+        return self._of_machine("sends", SEND_KEY, send_table)
 
     @cached_property
     def stages(self) -> Keyed[Stages]:
@@ -236,34 +224,18 @@ class PlanTables:
         key = "activations", self.software
         return self._of_key(key, ACTIVATION_KEY, lambda sub: activation_table(self.model, sub, self.software))
 
-    def _of_machine(self, table: Callable[[Model, Cluster, Plan, Software], T]) -> Callable[[Plan], T]:
-        return lambda sub: table(self.model, self.cluster, sub, self.software)
-
-    def _on_clusters(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
-        """A table of plans on each cluster in turn."""
-        copies = len(clusters_of(self.cluster))
-
-        def on_each(sub: Plan) -> T:
-            return function(sub if copies == 1 else sub.take(np.tile(np.arange(sub.size), copies)))
-
-        keyed = self._of_key((table, self.cluster, self.software), names, on_each)
-        if copies == 1:
-            return keyed
-        own = keyed.index[: self.plans.size]
-        return Keyed(keyed.table, np.add.outer((own.max() + 1) * np.arange(copies), own).ravel())
+    def _of_machine(
+        self, kind: str, names: Sequence[str], table: Callable[[Model, Cluster, Plan, Software], T]
+    ) -> Keyed[T]:
+        key = kind, self.cluster, self.software
+        return self._of_key(key, names, lambda sub: table(self.model, self.cluster, sub, self.software))
 
     def _of_key(self, kind: tuple[Any, ...], names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
         """A table of plans that differ in some fields; that of a single plan is kept by what decides it."""
-        plans = self.plans
-        if plans.size == 1:
-            key = (kind, self.model, plans.single_key(names))
-            return Keyed(_SINGLE.of(key, lambda: function(plans)), _FIRST)
-        keyed = keyed_table(plans, names, function, self.codes)
-        return (
-            keyed
-            if self.plan is plans
-            else Keyed(keyed.table, np.tile(keyed.index, self.plan.size // plans.size))
-        )
+        plan = self.plan
+        if plan.size > 1:
+            return keyed_table(plan, names, function, self.codes)
+        return Keyed(_SINGLE.of((kind, self.model, plan.single_key(names)), lambda: function(plan)), _FIRST)
 
 
 def prepare(
@@ -275,12 +247,12 @@ def prepare(
     """
     if cluster.gpu.streams_weights:
         raise PodsimError(f"{cluster.name}: its weights stream; only predict, plan and study answer for it")
-    plans = plan.arrays()
+    arrays = plan.arrays()
     return PlanTables(
         model=model,
         cluster=cluster,
         software=software or load_software(plan.software, cluster.gpu, plan.precision),
-        plans=plans.wide() if plans.size == 1 else plans,
+        plan=arrays.wide() if arrays.size == 1 else arrays,
         is_search=search,
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,50 +11,22 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
-from podsim.records import dataclass
-from podsim.training.layout import Groups, Sends, StepEnd
+from podsim.records import dataclass, replace
+from podsim.training.layout import Exchanges, Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Grid, Ints, Placement, has_any
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
-from podsim.training.speeds import on_each
 from podsim.workload.model import Model
 
 GROUP_KEY = (
-    "tp",
-    "pp",
-    "virtual_stages",
-    "placement",
-    "loose_end",
-    "dp",
-    "cp",
-    "ep",
-    "expert_tp",
-    "zero",
-    "shard",
-)
+    "tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "expert_tp", "zero", "shard",
+)  # fmt: skip
 """The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 """The plan fields that sends depend on."""
-
-
-class Exchanges(NamedTuple):
-    """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
-
-    reduce: Shaped[Array, "plan"]
-    """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
-    gather: Shaped[Array, "plan"]
-    """s. The updated weights, once a step (ZeRO 1 and 2)."""
-    layer_gather: Shaped[Array, "plan"]
-    """s. The all-gather of one layer's weights (ZeRO 3)."""
-    layer_reduce: Shaped[Array, "plan"]
-    """s. The reduce-scatter of one layer's gradients (ZeRO 3)."""
-    reduce_layer_share: Shaped[Array, "plan"]
-    """The share of `reduce` that is of layers, not of the embedding."""
-    gather_layer_share: Shaped[Array, "plan"]
-    """The share of `gather` that is of layers."""
 
 
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
@@ -80,15 +52,11 @@ def group_table(
     last_blocks = np.take_along_axis(blocks, last[None, None], axis=0)[0]
     exchanges = stage_exchanges(model, cluster, plan, software, weights, last_blocks)
     heaviest = owned_parameters(plan, weights, blocks).max(axis=0)
-
-    def update_seconds(cluster: Cluster, parameters: Array) -> Array:
-        return optimizer_seconds(cluster.gpu, parameters, software.optimizer_traffic)
-
-    update = on_each(cluster, update_seconds, heaviest) / software.memory_speed
+    update = optimizer_seconds(cluster.gpu, heaviest, software.optimizer_traffic) / software.memory_speed
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
     tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
-        **exchanges._asdict(),
+        **vars(exchanges),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
         optimizer=update + software.host_update * most_layers,
@@ -125,8 +93,9 @@ def stage_exchanges(
         fewer, part = plan.expert_copies(ranks), plan.expert_copies(shard)
         expert = _Replicas(trained.expert, stored.expert, fewer, part, plan.expert_ranks * plan.ep)
         more = _parameter_exchanges(collectives, expert, blocks)
-        total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
-    return total._replace(
+        total = Exchanges(**{name: seconds + getattr(more, name) for name, seconds in vars(total).items()})
+    return replace(
+        total,
         reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
         gather_layer_share=_ratio(total.gather_layer_share, total.gather),
     )
@@ -289,12 +258,7 @@ def _send_seconds(
     sharing = np.maximum(1.0, senders / cluster.nics) if cluster.nics else 1.0
     # the slowest send holds all up
     extent = np.minimum(stage * (np.asarray(plan.pp) - 1) + 1, cluster.gpus_per_node)
-
-    def seconds_on(cluster: Cluster, size: Array, *places: Any) -> Array:
-        named = dict(zip(("crosses_node", "sharing", "stride", "extent"), places, strict=True))
-        return send_seconds(size, cluster, **named)
-
-    seconds = on_each(cluster, seconds_on, split, crosses, sharing, stage, extent)
+    seconds = send_seconds(split, cluster, crosses_node=crosses, sharing=sharing, stride=stage, extent=extent)
     if software.scatter_gather:
         gather = group_seconds("all_gather", activations, cluster, software, ranks=plan.tp, members=grid.tp)
         seconds = seconds + np.where(np.asarray(plan.sequence_parallel).astype(bool), 0.0, gather)

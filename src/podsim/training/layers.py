@@ -14,7 +14,7 @@ import numpy as np
 from podsim.answers.answer import call
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS, Gpu
+from podsim.hardware.parts import PRECISIONS
 from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_exchange import add_waits_for_counts, ep_seconds, spared_syncs
@@ -36,7 +36,6 @@ from podsim.training.shapes import (
     tokens,
 )
 from podsim.training.software import Software
-from podsim.training.speeds import clusters_of, side_by_side
 from podsim.workload.model import Block, Model, TensorOp
 
 PARTS = ("matrix", "memory", "launch", "tp", "cp", "ep")
@@ -72,6 +71,7 @@ def items_of(model: Model) -> tuple[list[Item], list[int]]:
     return items, positions
 
 
+@lru_cache(maxsize=64)
 def _items_by_law(model: Model) -> list[tuple[list[Item], Array]]:
     """(ops with their blocks, the positions of these blocks among the model's), for each of _TIMES."""
     items: list[list[Item]] = [[] for _ in _TIMES]
@@ -93,21 +93,13 @@ def op_times(
     slowdown, length = straggler_factor(cluster, software), plan.length(model)
     groups = [(law, *own) for law, own in zip(_TIMES, _items_by_law(model), strict=True) if own[0]]
 
-    clusters = clusters_of(cluster)
-    own = plan if len(clusters) == 1 else plan.take(np.arange(plan.size // len(clusters)))
+    def of_gpu() -> list[OpTimes]:
+        return [law(cluster.gpu, items, plan, length, software) for law, items, _ in groups]
 
-    def of_gpu(gpu: Gpu) -> list[OpTimes]:
-        def compute() -> list[OpTimes]:
-            return [law(gpu, items, own, length, software) for law, items, _ in groups]
-
-        key = (model, gpu, software)
-        return compute() if own.size > 1 else _OP_TIMES.of((*key, own.single_key(LAYER_KEY)), compute)
-
-    known = {gpu: of_gpu(gpu) for gpu in {each.gpu for each in clusters}}
-    times = known[cluster.gpu]
-    if len(clusters) > 1:
-        of_clusters = zip(*(known[each.gpu] for each in clusters), strict=True)
-        times = [side_by_side(ops, own.size) for ops in of_clusters]
+    if plan.size > 1:
+        times = of_gpu()
+    else:
+        times = _OP_TIMES.of((model, cluster.gpu, software, plan.single_key(LAYER_KEY)), of_gpu)
     return [
         (items, where, own.slowed(slowdown)) for (_, items, where), own in zip(groups, times, strict=True)
     ]
@@ -355,7 +347,7 @@ def _stage_seconds(
 def _layer_shares(model: Model) -> Shaped[Array, "block"]:
     """The share of each kind among the layers."""
     counts = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
-    return counts / counts.sum()
+    return np.asarray(counts / counts.sum())
 
 
 def passes_of(

@@ -73,9 +73,8 @@ def stages_table(model: Model, plan: Plan) -> Stages:
 def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
     """The values under each plan's way to recompute."""
     mode, (plain, selective, full) = np.asarray(plan.recompute), values
-    return np.where(
-        mode == int(Recompute.NONE), plain, np.where(mode == int(Recompute.FULL), full, selective)
-    )
+    again = np.where(mode == int(Recompute.FULL), full, selective)
+    return np.asarray(np.where(mode == int(Recompute.NONE), plain, again))
 
 
 def repeats_output(op: TensorOp) -> bool:

@@ -206,10 +206,9 @@ class PlanValues(TrainedFields, LayoutFields):
     @cached_property
     def _single_values(self) -> dict[str, Any]:
         """The fields of one plan, as arrays of one element, and what tables know of it besides."""
-        arrays = {
-            name: getattr(self, name).item() for name in (*ARRAY_FIELDS, "gpus", "placement", "loose_end")
-        }
-        return {name: getattr(self, name) for name in _TRAINED} | arrays
+        arrays = (*ARRAY_FIELDS, "gpus", "placement", "loose_end")
+        numbers = {name: getattr(self, name).item() for name in arrays}
+        return {name: getattr(self, name) for name in _TRAINED} | numbers
 
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -262,9 +261,9 @@ _READERS: dict[str, Callable[[Any], object]] = {
 """how a description has the value of each field"""
 
 
-def has_any(flags: Array) -> bool:
+def has_any(flags: Array | bool) -> bool:
     """Whether some flag holds: of one plan several times as quick as `flags.any()`."""
-    return np.count_nonzero(flags) > 0
+    return bool(np.count_nonzero(flags))
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

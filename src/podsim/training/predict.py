@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from functools import cache, lru_cache, partial
-from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import TypeAlias
+
+import numpy as np
 
 from podsim.answers.prediction import Prediction, StageMemory
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.memo import Memo
+from podsim.memo import Later
 from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
 from podsim.training.plan_values import SHARED_FIELDS, Array, Recompute, beside
 from podsim.training.software import load_software, usable_bytes
-from podsim.training.speeds import RESOURCES, with_faster
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
 
+RESOURCES = ("flops", "memory bandwidth", "nvlink", "network")
 _NAMES = {
     "compute": "matrix arithmetic",
     "memory": "memory-bound kernels",
@@ -51,93 +52,57 @@ _REMEDIES = {
 }
 
 
-Value = TypeVar("Value")
-Asked: TypeAlias = tuple[Model, Cluster, Plan]
-Predicted: TypeAlias = tuple[Prediction, dict[str, float]]
-"""the prediction of a plan, and by resource the share of throughput gained if that were faster"""
 _FASTER = 1.1
-_SECONDS: Memo[float] = Memo(4096)
-"""The times of plans that are compared with others."""
-_AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Predicted] = {}
-"""what plans will be asked for, each once"""
+Asked: TypeAlias = tuple[Model, Cluster, Plan]
 
 
 def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     """Prediction of one scalar plan, which must be legal (Plan.check).
 
-    About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
+    About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so. Its gains, the shares of
+    throughput gained if one of RESOURCES were 1.1 times as fast, are worked out when somebody looks at them.
     """
     return predict_plans([(model, cluster, plan)])[0]
 
 
 def predict_plans(asked: Sequence[Asked]) -> list[Prediction]:
     """Predictions of legal scalar plans: those of one job that differ in numbers and flags are one evaluation."""
-    return _together(asked, _predictions)
-
-
-def _predictions(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
-    tables = prepare(model, cluster, beside(plans))
-    cost = cost_slice(tables, slice(0, len(plans)), stages=True)
-    return [_prediction(model, cluster, plan, tables, cost, at) for at, plan in enumerate(plans)]
-
-
-def _together(
-    asked: Sequence[Asked], answer: Callable[[Model, Cluster, Sequence[Plan]], Sequence[Value]]
-) -> list[Value]:
-    """What each plan is answered, where plans of one job that differ in numbers and flags are asked at once."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for at, (model, cluster, plan) in enumerate(asked):
         key = (model, cluster, *(getattr(plan, name) for name in SHARED_FIELDS))
         groups.setdefault(key, []).append(at)
-    answers: dict[int, Value] = {}
+    answers: dict[int, Prediction] = {}
     for places in groups.values():
         model, cluster, _ = asked[places[0]]
-        values = answer(model, cluster, [asked[at][2] for at in places])
-        answers |= dict(zip(places, values, strict=True))
+        answers |= zip(places, _predicted(model, cluster, [asked[at][2] for at in places]), strict=True)
     return [answers[at] for at in range(len(asked))]
 
 
-def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
-    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were 1.1 times as fast."""
-    ready = _AHEAD.pop((model, cluster, _values(plan)), None)
-    return ready or _predicted(model, cluster, [plan])[0]
-
-
-def predict_ahead(asked: Sequence[Asked]) -> None:
-    """Compute what `predict_with_gains` will be asked of scalar plans: plans of one job are rows of one evaluation."""
-    _AHEAD.clear()
-    for (model, cluster, plan), answer in zip(asked, _together(asked, _predicted), strict=True):
-        _AHEAD[model, cluster, _values(plan)] = answer
-
-
-def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
-    """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables = prepare(model, with_faster(cluster, _FASTER), beside(plans))
+def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
+    """The predictions of plans that differ in numbers and flags alone."""
+    tables = prepare(model, cluster, beside(plans))
     cost = cost_slice(tables, slice(None), stages=True)
-    steps = cost.seconds.reshape(-1, len(plans))
-    gains = (steps[0] / steps[1:] - 1).T.tolist()
+
+    @cache
+    def gains() -> list[list[float]]:
+        faster = [law_seconds(model, speed_up(cluster, name, _FASTER), plans) for name in RESOURCES]
+        gained: list[list[float]] = (cost.seconds / np.array(faster) - 1).T.tolist()
+        return gained
+
+    def later(at: int) -> Later[float]:
+        return Later(lambda: dict(zip(RESOURCES, gains()[at], strict=True)))
+
     return [
-        (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
+        replace(_prediction(model, cluster, plan, tables, cost, at), gains=later(at))
         for at, plan in enumerate(plans)
     ]
 
 
-def _values(plan: Plan) -> tuple[object, ...]:
-    return tuple(getattr(plan, field.name) for field in fields(plan))
-
-
 def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
     """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
-
-    @cache
-    def of_law() -> list[float]:
-        tables, part = prepare(model, cluster, beside(plans)), slice(0, len(plans))
-        layout = layout_of(tables, part)
-        end, share = tables.ends.of(part), tables.core_share
-        return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
-
-    keys = [(model, cluster, _values(plan)) for plan in plans]
-    return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
+    tables, every = prepare(model, cluster, beside(plans)), slice(None)
+    layout, end = layout_of(tables, every), tables.ends.of(every)
+    return [*map(float, step_seconds(layout, layout.plan, tables.software, end, tables.core_share))]
 
 
 def _prediction(
@@ -178,11 +143,6 @@ def _prediction(
     )
 
 
-@lru_cache(maxsize=256)
-def _forward_flops(model: Model, length: int) -> Mapping[str, float]:
-    return MappingProxyType(model.forward_flops(length))
-
-
 def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     """FLOPs of one trained token by convention.
 
@@ -191,7 +151,7 @@ def flops_per_token(model: Model, plan: Plan) -> dict[str, float]:
     "hardware": what is executed, recomputation included.
     """
     length = plan.length(model)
-    forward = _forward_flops(model, length)
+    forward = model.forward_flops(length)
     once = sum(forward.values())
     again = 0.0
     if plan.recompute == Recompute.FULL:
@@ -247,3 +207,22 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
         text = text.replace("expert groups inside a node", "smaller expert groups")
         text = text.replace("a faster network", inside)
     return text.replace("overlap, ", "") if overlapped else text
+
+
+@lru_cache(maxsize=1024)
+def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
+    """The same cluster with one of RESOURCES scaled."""
+    gpu = cluster.gpu
+    if resource == "nvlink":
+        return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))
+    if resource == "network":
+        return replace(
+            cluster, network=replace(cluster.network, bandwidth=cluster.network.bandwidth * factor)
+        )
+    if resource == "flops":
+        gpu = replace(gpu, peaks={name: peak * factor for name, peak in gpu.peaks.items()})
+    elif resource == "memory bandwidth":
+        gpu = replace(gpu, memory_bandwidth=gpu.memory_bandwidth * factor)
+    else:
+        raise AssertionError(resource)
+    return replace(cluster, system=replace(cluster.system, gpu=gpu))

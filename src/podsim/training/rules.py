@@ -21,7 +21,14 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute, beside
+from podsim.training.plan_values import (
+    ARRAY_FIELDS,
+    SCHEDULE_CODES,
+    PlanValues,
+    Recompute,
+    beside,
+    has_any,
+)
 from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
@@ -104,10 +111,6 @@ def _kv_uneven(plan: PlanValues, f: Facts) -> Any:
     return (_mod(f.kv_heads, plan.tp) != 0) & (_mod(plan.tp, f.kv_heads or 1) != 0)
 
 
-def _batch_uneven(plan: PlanValues, f: Facts) -> Any:
-    return _mod(plan.global_batch, plan.dp * plan.micro_batch) != 0
-
-
 def _say_batch(plan: PlanValues, f: Facts) -> str:
     shown = _divisors(int(plan.global_batch))
     return (
@@ -146,10 +149,6 @@ def _say_size(of: str) -> Callable[[PlanValues, Facts], str]:
 
 def _micro_batches(plan: PlanValues) -> Any:
     return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
-
-
-def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
-    return _mod(f.length, plan.cp * (1 + f.causal * (plan.cp > 1))) != 0
 
 
 @lru_cache(maxsize=1)
@@ -214,10 +213,10 @@ RULES: tuple[Rule, ...] = (
             "zero may be 0, 1"
         ),
     ),
-    ("batch", _batch_uneven, _say_batch),
+    ("batch", lambda p, f: _mod(p.global_batch, p.dp * p.micro_batch) != 0, _say_batch),
     (
         "context",
-        _cp_uneven,
+        lambda p, f: _mod(f.length, p.cp * (1 + f.causal * (p.cp > 1))) != 0,
         lambda p, f: (
             f"cp={p.cp} does not divide a sequence of {f.length} tokens into equal "
             f"{'causally balanced halves (2 x cp parts)' if f.causal else 'parts'}; cp may be "
@@ -368,7 +367,7 @@ def _unreadable(plan: PlanValues, model: Model) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _broken_rules(plan: PlanValues, f: Facts) -> tuple[str, ...]:
-    return tuple(say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f))))
+    return tuple(say(plan, f) for _, violated, say in RULES if has_any(violated(plan, f)))
 
 
 def _is_whole(value: Any) -> bool:

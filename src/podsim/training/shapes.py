@@ -6,7 +6,6 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from podsim.training.expert_load import expert_load
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
-from podsim.training.speeds import on_each
 from podsim.workload.model import Block, TensorOp
 
 _KERNELS: Memo[Array] = Memo(8192)
@@ -117,11 +115,9 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
-        def seconds(
-            m: Array, n: Array, k: Array, batch: Array
-        ) -> Array:  # the experts of a rank, or plain ones
+        def seconds(m: Array, n: Array, k: Array, parts: Array) -> Array:
             return gemm_seconds(
-                gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped"
+                gpu, m, n, k, batch=parts, precision=precision, layout=layout, kernel="grouped"
             )
 
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch / alone)
@@ -380,12 +376,13 @@ def group_seconds(
     """
     if np.max(ranks) <= 1:
         return np.zeros(np.broadcast_shapes(np.shape(size), np.shape(ranks)))
-
-    def on(cluster: Cluster, size: Array, ranks: Ints, members: Array, *places: Any) -> Array:
-        group = Members(ranks=ranks, ranks_per_node=members, sharing=places[0], stride=places[1])
-        return collective_seconds(collective, size, cluster, group, version=software.nccl)
-
-    seconds = on_each(cluster, on, size, ranks, members, sharing, stride)
+    seconds = collective_seconds(
+        collective,
+        size,
+        cluster,
+        Members(ranks=ranks, ranks_per_node=members, sharing=sharing, stride=stride),
+        version=software.nccl,
+    )
     spans = np.asarray(ranks) > members
     some = (np.asarray(members) > 1) & (np.asarray(members) < cluster.gpus_per_node)
     between = cluster.system.network_speed * np.where(some, cluster.system.detour, 1.0)

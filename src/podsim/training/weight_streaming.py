@@ -25,10 +25,9 @@ from podsim.records import dataclass
 from podsim.training.memory import KINDS, activation_table
 from podsim.training.plan import Plan, Setting
 from podsim.training.plan_values import Recompute
-from podsim.training.predict import flops_per_token, parameter_flops
+from podsim.training.predict import flops_per_token, parameter_flops, speed_up
 from podsim.training.shapes import element_bytes
 from podsim.training.software import Software, load_software
-from podsim.training.speeds import speed_up
 from podsim.training.step import SPLIT
 from podsim.workload.model import Model
 

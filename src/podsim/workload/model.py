@@ -307,7 +307,7 @@ class Model:
                 )
         return both / forward if forward else 3.0
 
-    @property
+    @cached_property
     def has_experts(self) -> bool:
         """Whether some layer is a mixture of experts."""
         return any(block.experts for block in self.layers)
