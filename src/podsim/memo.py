@@ -5,8 +5,10 @@ A prediction asks for the same model and cluster hundreds of times. Their hash w
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -33,6 +35,23 @@ def hashed_once(kind: type[Kind]) -> type[Kind]:
     setattr(kind, "__hash__", kept_hash)  # noqa: B010  (mypy refuses assignments to methods)
     setattr(kind, "__getstate__", state)  # noqa: B010
     return kind
+
+
+class Later(UserDict[str, Value]):
+    """A mapping that is worked out when somebody looks into it; copies for other processes have its values."""
+
+    def __init__(self, make: Callable[[], dict[str, Value]]) -> None:
+        """Keep the function that makes it."""
+        self._make = make
+
+    @cached_property
+    def data(self) -> dict[str, Value]:  # type: ignore[override]
+        """The values."""
+        return self._make()
+
+    def __reduce__(self) -> tuple[type[dict[str, Value]], tuple[dict[str, Value]]]:
+        """A dictionary."""
+        return dict, (self.data,)
 
 
 class Memo(Generic[Value]):

@@ -1,11 +1,12 @@
 """Placements of tables against an exhaustive search, and what they must keep."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
 
-from podsim.embeddings.lookup_cost import TableMachine, Tier, table_choices
+from podsim.embeddings.lookup_cost import Choice, TableMachine, Tier, table_choices
 from podsim.embeddings.placement import Layout, place_tables, whole_tables
 from podsim.embeddings.tables import EmbeddingTable, TableSet, table_sets
 from podsim.errors import NoFitError
@@ -76,6 +77,29 @@ def _check(layout: Layout, machine: TableMachine) -> None:
     assert memory.max() <= machine.room
     assert layout.seconds == pytest.approx(sum(layout.parts))
     assert layout.seconds >= layout.bound * (1 - 1e-9)
+
+
+def _way(kind: str, columns: int, rows: int, batch: float, *, dedup: bool) -> Choice:
+    table = EmbeddingTable(name="t", rows=rows, width=64, pooling=2.0, skew=0.0)
+    machine = replace(_machine(4, batch=batch), dedup=dedup)
+    return next(
+        w for w in table_choices(table, 8.0, machine, kinds=(kind,), far=False) if w.columns == columns
+    )
+
+
+def test_columns_and_rows_by_hand() -> None:
+    """64 samples look up 128 rows of 64 fp32 values, each with 8 B of state: four GPUs have 16 columns, or 250 rows."""
+    columns, rows = _way("column_wise", 4, 1000, 16, dedup=False), _way("row_wise", 1, 1000, 16, dedup=False)
+    made, part = 64 * 16 * 2, 32 * 64 * 2  # a sum for each sample; of rows, one for each lookup
+    assert columns.load[0] * 1.5e12 == pytest.approx(128 * 64 + 128 * 8 + made)
+    assert rows.load[0] * 1.5e12 == pytest.approx(32 * 256 + 32 * 8 + part)
+    assert [way.load[2] * 2e11 for way in (columns, rows)] == pytest.approx([2 * made + 256, 2 * part + 64])
+    assert columns.memory == rows.memory == 1000 * (16 * 4 + 8 / 4)
+
+
+def test_a_batch_sends_each_row_of_a_small_table_once_to_each_gpu() -> None:
+    """Of four rows every GPU wants all, however many of its 1,000 samples look them up; its owner has one of them."""
+    assert _way("row_wise", 1, 4, 1000, dedup=True).load[2] * 2e11 == pytest.approx(2 * 4 * 64 * 2 + 4000)
 
 
 def test_thousand_tables() -> None:

@@ -147,6 +147,13 @@ def test_published_energy(gpu: str, hours: float, energy: float, carbon: float |
     assert bill.energy > bill.plain_energy
 
 
+def test_a_site_draws_its_pue_times_the_power_of_the_machine_and_emits_for_all_of_it() -> None:
+    bill = podsim.predict("gpt2", on=DGX, tokens="10G", pue=1.5, carbon=0.4).expense
+    assert bill is not None
+    assert bill.energy == pytest.approx(1.5 * bill.power * bill.duration)
+    assert bill.carbon == pytest.approx(0.4 * bill.energy / KWH)
+
+
 def test_owning_a_dgx_by_hand() -> None:
     bill = podsim.cost("dgx-a100-40gb", gpu_hours=1000, pue=1.0, electricity=0.0)
     owned = next(row for row in bill.rows if row.offer.name == "owned-dgx-a100")

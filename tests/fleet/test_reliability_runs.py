@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 from podsim.errors import PodsimError
+from podsim.fleet.goodput_figures import make_histogram
 from podsim.fleet.reliability import HORIZON, LongRun, blocked_share, expected_seconds, failure_free_seconds
 from podsim.fleet.reliability_rates import load_study, recovery, studies
-from podsim.fleet.reliability_runs import MOST_RUNS, simulate_runs
+from podsim.fleet.reliability_runs import MOST_RUNS, RunSamples, simulate_runs
 
 DAY, HOUR = 86400.0, 3600.0
 RUN = LongRun(work=100 * HOUR, mtbf=5 * HOUR, interval=HOUR, stall=120.0, restart=600.0)
@@ -283,3 +284,12 @@ def test_llama_3_from_other_sites() -> None:
     assert low < 419 < high
     share = np.quantile(run.work / found.seconds, (0.05, 0.95))
     assert share[0] < 0.90 < share[1]
+
+
+def test_a_histogram_leaves_out_the_longest_hundredth() -> None:
+    """Of 150 runs that end, two are not of the first 99 %: 148.5 runs, so 149, are drawn."""
+    ended = np.append(np.arange(150.0), np.inf)
+    none = np.zeros(151)
+    runs = RunSamples(seconds=ended, failures=none.astype(int), restarting=none, waiting=none, slowed=none)
+    edges, counts = make_histogram(runs)
+    assert (edges[0], edges[-1], sum(counts)) == (0.0, 148.0, 149)

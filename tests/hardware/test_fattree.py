@@ -61,6 +61,10 @@ def test_ports_suffice_and_nothing_is_oversubscribed(nodes, rails, half, data):
     assert tree.spine_cables in (0, tree.leaf_cables)
 
 
+def test_the_fuller_of_two_pods_has_17_of_33_units():
+    assert fat_tree(nodes=33 * 32, rails=8, unit=32, ports=64).tiers == (32, 17 * 32)
+
+
 def test_a_unit_must_leave_ports_for_uplinks():
     with pytest.raises(ClusterError, match="21 nodes per unit do not fit a switch of 40 ports; 1 to 20"):
         fat_tree(nodes=20, rails=8, unit=21, ports=40)

@@ -48,6 +48,12 @@ def test_a_curve() -> None:
         curve.steps_to(math.nan)
 
 
+@pytest.mark.parametrize(("count", "first", "loss"), [(39, 1.0, 39.0), (40, 1.5, 39.5), (59, 1.5, 58.5)])
+def test_a_curve_is_the_mean_of_a_twentieth_of_its_losses(count: int, first: float, loss: float) -> None:
+    curve = curve_of("a run", range(1, count + 1), range(count, 0, -1))
+    assert (curve.steps[0], curve.losses[0]) == (first, loss)
+
+
 def first(slow: float) -> ExchangeRun:
     answer = workers(compare=True, to_loss=1.2, slow={0: slow}, **CASE)
     assert isinstance(answer, Tradeoff)

@@ -243,10 +243,10 @@ def seconds_of(call, size, cluster=None, **kw) -> np.ndarray:
     )  # fmt: skip
 
 
-def picked_of(call, size):
+def picked_of(call, size, cluster=None):
     """NCCL's choice for a call of the strategy `calls`."""
     return choice(
-        call["collective"], size, CLUSTERS[call["cluster"]], ranks=call["nodes"] * call["members"],
+        call["collective"], size, cluster or CLUSTERS[call["cluster"]], ranks=call["nodes"] * call["members"],
         ranks_per_node=call["members"], launch=call["launch"], version=call["version"],
     )  # fmt: skip
 
@@ -301,12 +301,12 @@ def test_floor_and_rest_add_up(call, size) -> None:
 @given(calls, sizes)
 def test_halved_links_cost_at_most_twice_in_a_node(call, size) -> None:
     call = {**call, "nodes": 1}
-    full, half = (
-        seconds_of(call, size),
-        seconds_of(call, size, changed(CLUSTERS[call["cluster"]], nvlink=0.5)),
-    )
+    slower = changed(CLUSTERS[call["cluster"]], nvlink=0.5)
+    full, half = seconds_of(call, size), seconds_of(call, size, slower)
     assert full <= half * (1 + 1e-12)
-    assert half <= 2 * full + 1e-12 or call["collective"] == "all_reduce"
+    before, after = picked_of(call, size), picked_of(call, size, slower)  # NCCL may give up LL too early
+    same = (before.algorithm, before.protocol) == (after.algorithm, after.protocol)
+    assert half <= 2 * full + 1e-12 or not same
 
 
 def test_halved_links_halve_large_messages() -> None:

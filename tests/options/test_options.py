@@ -50,6 +50,11 @@ def walk(options: Walk, *, pace: float = 1.0) -> tuple[Any, ...]:
     return options.place, options.steps, tuple(options.stops), pace
 
 
+def test_a_file_may_be_given_by_its_name() -> None:
+    with pytest.raises(PodsimError, match=r"no-such-day\.om"):
+        podsim.diagnose("no-such-day.om")
+
+
 def test_a_question_has_the_signature_and_the_help_of_its_options() -> None:
     parameters = inspect.signature(walk).parameters
     assert [(name, known.default) for name, known in parameters.items()] == [

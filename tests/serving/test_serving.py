@@ -47,6 +47,17 @@ def _task(name: str = "bert-large", precision: str = "fp16", **other: object) ->
     return Task(network=network, precision=precision, engine=load_engine("tensorrt-2026", "ampere"), **given)  # type: ignore[arg-type]
 
 
+def test_the_cache_of_a_sequence_holds_prompt_and_answer() -> None:
+    """Keys and values of 12 layers of 768 in 16 bits, for 100 + 28 tokens."""
+    assert _task("gpt2", tokens=100, output=28).cache == 128 * 12 * 2 * 768 * 2
+
+
+def test_experts_work_on_two_copies_of_a_token() -> None:
+    """Gate and up of 14,336 each out of 4,096, beside the state, for each of Mixtral's two experts; 10 tokens of 2 B."""
+    widest = 2 * (2 * 14336 + 4096 + 4096)
+    assert _task("mixtral-8x7b", tokens=10).activations == 10 * widest * 2.0
+
+
 # ---------------------------------------------------------------------------------------------- networks and bytes
 
 

@@ -10,9 +10,10 @@ import pytest
 from podsim.errors import NoFitError
 from podsim.hardware.cluster import load_cluster
 from podsim.serving.language_engines import load_language_engine
+from podsim.serving.load.request_table import RequestTable
 from podsim.serving.replica_memory import token_bytes, weight_bytes
 from podsim.serving.serving_plan import ServingPlan
-from podsim.serving.steady_load import Workload, most_sequences
+from podsim.serving.steady_load import Workload, mixed_curves, most_sequences, workload_of
 from podsim.serving.step_cost import CacheRoom, cache_room, step_cost
 from podsim.serving.step_laws import Passes, decoding_seconds, is_measured, make_passes, tokens_seconds
 from podsim.workload.catalog import load_model
@@ -70,6 +71,29 @@ def test_the_fullest_stage_has_the_layers_that_others_lack() -> None:
     layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
     assert token_bytes(model, plan) == pytest.approx(11 * 2 * 4096 * 2)
     assert weight_bytes(model, plan) == pytest.approx(2 * (11 * layer + 32000 * 4096 + 4096))
+
+
+def test_eleven_requests_in_ten_seconds_are_one_a_second() -> None:
+    table = RequestTable(arrival=np.arange(11.0), input_tokens=np.full(11, 8), output_tokens=np.full(11, 4))
+    load = workload_of(table)
+    assert (load.rate, load.input_tokens, load.output_tokens, load.input_spread) == (1.0, 8.0, 4.0, 0.0)
+    assert load.context == 8 + 4 / 2
+    assert workload_of(table, 3.0).rate == 3.0
+
+
+def test_a_chunk_of_a_prompt_attends_to_half_of_the_others_on_average(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1,000 tokens in the 255 that a sequence leaves of 256: four chunks of 250 behind 0, 250, 500 and 750."""
+    seen = []
+    monkeypatch.setattr(
+        "podsim.serving.steady_load.chunk_seconds",
+        lambda cost, chunk, past: seen.append((chunk, past)) or np.zeros_like(chunk),
+    )
+    cost = step_cost(load_model("llama-2-7b"), DGX, ServingPlan(engine="vllm"))
+    mixed_curves(cost, Workload(rate=1.0, input_tokens=1200.0, output_tokens=10.0, prefix_share=1 / 6))
+    ((chunk, past),) = seen
+    assert (chunk[0, 0], past[0, 0]) == pytest.approx((250.0, 200.0 + (0 + 250 + 500 + 750) / 4))
 
 
 def test_a_sequence_takes_whole_blocks_and_none_beyond() -> None:

@@ -107,7 +107,8 @@ def test_a_failure_when_all_others_are_done_holds_nobody_up(two, small):
 
 
 def step(**more):
-    return simulate("gpt-1.7b", on="dgx-a100-80gb:2", tp=2, pp=1, zero=1, batch=32, kernels=False, **more)
+    options = {"tp": 2, "pp": 1, "zero": 1, "batch": 32, "kernels": False, **more}
+    return simulate("gpt-1.7b", on="dgx-a100-80gb:2", **options)
 
 
 def test_the_watchdog_and_the_checkpoint():
@@ -130,6 +131,17 @@ def test_a_detour_over_the_adapter_beside_it():
     # a link that is slow already has half of what it had left
     worse = step(slow_link={3: 0.5}, fail_link={3: 0.0}).step_time
     assert worse == pytest.approx(step(slow_link={2: 0.5, 3: 0.25}).step_time, rel=1e-6)
+
+
+def test_what_is_left_of_an_exchange_takes_longer_in_proportion():
+    """The reduction of gradients is on its way from half of the step on: each moment later spares the same."""
+    alone = {"zero": 0, "batch": 8, "overlap_grad": False}
+    whole = step(**alone).step_time
+    early, middle, late = (
+        step(fail_link={3: share * whole}, **alone).step_time for share in (0.60, 0.65, 0.70)
+    )
+    assert early - middle == pytest.approx(middle - late, rel=1e-6)
+    assert early > middle > late > whole
 
 
 def test_no_way_around():

@@ -140,7 +140,7 @@ def test_data_beyond_the_flash_come_from_the_object_store_each_epoch() -> None:
         100 * (1 - 0.5e12 * 4 / 6 * 0.9 / (12811670 * 114660)), abs=0.05
     )
     with pytest.raises(StorageError, match="do not fit local-nvme"):
-        storage_input("resnet50", on="local-nvme:2", samples=10**9)
+        storage_input("resnet50", on="local-nvme:16", samples=10**9)  # all of it on each node
     assert storage_input("resnet50", on="local-nvme:16", samples=10**9, shuffle="shard").epochs[0].rate > 0
 
 

@@ -89,6 +89,8 @@ def test_four_parity_blocks_promise_two_servers() -> None:
     assert system.stripe.survives == 2
     assert "beyond what its protection promises" in fail_row(system, clients, 3, 0.5).verdict
     assert fail_row(system, clients, 8, 0.5).verdict == "no server is left"
+    assert [damage(system, failed).exposed for failed in (0, 1, 3, 5)] == [0.0] * 4
+    assert damage(system, 4).exposed > 0.0
 
 
 def test_rebuild_by_hand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import podsim
 from podsim.answers.study import StudyRow
 from podsim.cli import app
 from podsim.errors import PodsimError
+from podsim.questions.registry import ask
+from podsim.report.plain_data import plain_value
 from podsim.report.plot_study import front, titled_charts
 from podsim.report.study_files import write_parquet, write_workbook
+from podsim.studies.study_rows import study_row
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "study.md"
 NODE = "dgx-a100-80gb"
@@ -37,6 +41,29 @@ def test_a_row_is_what_predict_says() -> None:
     assert prediction.training is not None
     assert row.training == prediction.training.expected
     assert row.plan == prediction.plan
+
+
+MIXED = {
+    "question": "predict",
+    "common": {"on": "h100", "gpus": 16, "price": 2.0, "batch": 32},
+    "grid": {
+        "model": ["gpt2", "mixtral-8x7b", "nothing"], "tp": [1, 3, 8], "ep": [1, 4], "zero": [0, 3],
+        "set.gpu.memory": ["80GB", "90GB"], "tokens": ["1G", 1e-320],
+    },
+}  # fmt: skip
+
+
+def test_designs_answered_together_are_answered_as_each_by_itself() -> None:
+    rows = podsim.study(MIXED, executor="serial").rows
+    alone = [study_row("predict", row.settings, ask) for row in rows[::3]]
+    assert {row.status for row in alone} == {"fits", "does not fit", "no answer"}
+    for together, by_itself in zip(rows[::3], alone, strict=True):
+        one, other = plain_value(replace(together, name="")), plain_value(by_itself)
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert value == (
+                pytest.approx(other[name], rel=1e-9) if isinstance(value, float) else other[name]
+            )
 
 
 def test_a_design_that_breaks_rules_leaves_the_others_alone() -> None:

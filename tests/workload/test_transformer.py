@@ -82,10 +82,10 @@ def test_saved_elements_of_other_layers() -> None:
     assert saved_bytes(build(behind).layers[0]) == 34 * h
 
 
-def test_saved_tensors_of_experts_are_marked() -> None:
+def test_ops_of_experts_are_marked_and_keep_what_a_copy_of_a_token_needs() -> None:
     spec = dataclasses.replace(LLAMA, experts=8, top_k=2, expert_ffn=1000)
     ops = {op.name: op for op in build(spec).layers[0].ops}
-    kept = [t.elements for op in ops.values() for t in op.saved if t.expert]
+    kept = [t.elements for op in ops.values() for t in op.saved if op.expert]
     assert kept == [4096, 2000, 1000]
     assert all(op.expert == (op.name in ("moe.up", "moe.activation", "moe.down")) for op in ops.values())
     assert ops["moe.up"].weight == 8 * 4096 * 2000

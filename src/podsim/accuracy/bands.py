@@ -22,7 +22,7 @@ import numpy as np
 from podsim.answers.prediction import Band
 from podsim.axes import Floats, Shaped
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.packaged import once_read
 from podsim.training.plan import Plan
 from podsim.workload.model import Model
@@ -126,18 +126,22 @@ class Residual(NamedTuple):
 
 def run_features(model: Model, cluster: Cluster, plan: Plan) -> Features:
     """Features of a scalar plan."""
-    gpu = cluster.gpu
+    return _features(model, cluster.gpu, plan.precision, plan.software, _kind(plan))
+
+
+@lru_cache(maxsize=1024)
+def _features(model: Model, gpu: Gpu, precision: str, software: str, kind: str) -> Features:
     experts = max((block.experts for block in model.layers), default=0)
     return Features(
         architecture=gpu.architecture.lower(),
-        kind=_kind(plan),
-        bits=operand_bits(plan.precision),
-        framework=_family(plan.software),
+        kind=kind,
+        bits=operand_bits(precision),
+        framework=_family(software),
         experts="many experts" if experts >= _MANY else "few experts" if experts else "dense",
         attention=_attention(model),
         links="no" if gpu.bridge or not gpu.nvlink else "yes",
         gpu=gpu.name,
-        precision=plan.precision,
+        precision=precision,
     )
 
 
@@ -146,6 +150,7 @@ def run_sizes(model: Model, plan: Plan) -> tuple[float, ...]:
     return (model.active_parameters, int(plan.gpus), plan.length(model), int(plan.tp), int(plan.pp))
 
 
+@lru_cache(maxsize=256)
 def _attention(model: Model) -> str:
     """The kind of attention, by its ops."""
     names = {op.name for block in model.layers for op in block.ops}
@@ -207,13 +212,18 @@ class RunColumns(NamedTuple):
 
     sizes: Shaped[NDArray[np.float64], "run size"]
     """doublings. The logarithms of their sizes."""
-    features: dict[str, NDArray[np.str_]]
+    differences: dict[str, dict[str, Floats]]
+    """doublings. What each feature adds to the distance of a run that has a value of it, by that value."""
 
 
 def run_columns(rows: Sequence[Residual]) -> RunColumns:
     """The columns of runs."""
-    names = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENCE}
-    return RunColumns(np.log2(np.array([row.sizes for row in rows], dtype=float)), names)
+    columns = {name: np.array([getattr(row.features, name) for row in rows]) for name in _DIFFERENCE}
+    differences = {
+        name: {value: _DIFFERENCE[name] * (column != value) for value in set(column.tolist())}
+        for name, column in columns.items()
+    }
+    return RunColumns(np.log2(np.array([row.sizes for row in rows], dtype=float)), differences)
 
 
 def run_distances(features: Features, sizes: Sequence[float], runs: RunColumns) -> Floats:
@@ -222,7 +232,7 @@ def run_distances(features: Features, sizes: Sequence[float], runs: RunColumns) 
     """
     distances = np.abs(runs.sizes - np.log2(np.array(sizes, dtype=float))) @ _DOUBLING
     for name, weight in _DIFFERENCE.items():
-        distances += weight * (runs.features[name] != getattr(features, name))
+        distances += runs.differences[name].get(getattr(features, name), weight)
     return np.asarray(distances)
 
 
@@ -243,9 +253,7 @@ class FittedRuns:
 
     def missing(self, features: Features) -> list[str]:
         """The features that no run has."""
-        return [
-            name for name in _DIFFERENCE if not (self.columns.features[name] == getattr(features, name)).any()
-        ]
+        return [name for name in _DIFFERENCE if getattr(features, name) not in self.columns.differences[name]]
 
 
 @lru_cache(maxsize=1)
@@ -256,9 +264,14 @@ def fitted_runs() -> FittedRuns:
 
 def band_of(model: Model, cluster: Cluster, plan: Plan, *, beyond: float = 1.0) -> Band:
     """The band of the prediction of a scalar plan, whose utilisation is `beyond` times that of the best like it."""
-    features, fitted = run_features(model, cluster, plan), fitted_runs()
-    nearest = float(run_distances(features, run_sizes(model, plan), fitted.columns).min())
-    return left_out_band(features, plan.software, nearest + _DOUBLE * log2(max(beyond, 1.0)), fitted)
+    return _band(run_features(model, cluster, plan), run_sizes(model, plan), plan.software, beyond)
+
+
+@lru_cache(maxsize=4096)
+def _band(features: Features, sizes: tuple[float, ...], software: str, beyond: float) -> Band:
+    fitted = fitted_runs()
+    nearest = float(run_distances(features, sizes, fitted.columns).min())
+    return left_out_band(features, software, nearest + _DOUBLE * log2(max(beyond, 1.0)), fitted)
 
 
 def left_out_band(features: Features, software: str, distance: float, fitted: FittedRuns) -> Band:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from podsim.accuracy.bands import operand_bits, residuals, unmeasured_band
 from podsim.accuracy.measured_reach import calibrated_software, nearest_run, stated_band
@@ -13,13 +14,14 @@ from podsim.answers.answer import call
 from podsim.answers.prediction import Correction, FastestRun, OpReport, Prediction
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
+from podsim.memo import Later
 from podsim.options.plan_options import PredictOptions, SearchOptions
 from podsim.schedules.entries import SCHEDULES
 from podsim.training.abilities import ABILITIES, lacking_titles
 from podsim.training.expert_load import dropped_share
 from podsim.training.job_inputs import read_inputs
 from podsim.training.plan import Plan
-from podsim.training.predict import law_seconds, predict_with_gains
+from podsim.training.predict import law_seconds, predict_plan
 from podsim.training.software import Software, load_software
 from podsim.units import format_quantity
 from podsim.workload.model import Model
@@ -33,11 +35,11 @@ def describe(
     detail: str = "",
     default_batch: bool = False,
     correction: Correction | None = None,
-    ranged: bool = True,
+    law: Prediction | None = None,
 ) -> Prediction:
     """The prediction of a legal plan with what makes it believable: error band, gains, assumptions, warnings, ops.
 
-    `with_software_ranges` adds what is left out where it is not `ranged`.
+    `law`: what `predict_plans` says of one of several plans, whose software ranges `with_software_ranges` adds.
     """
     if detail not in ("", "ops"):
         raise PodsimError(f"detail={detail!r} may be ops")
@@ -47,7 +49,7 @@ def describe(
         streamed = streamed_prediction(model, cluster, plan)
         band = streamed.band and unmeasured_band(streamed.band)
         return replace(streamed, band=band, warnings=(*model.doubts, *streamed.warnings))
-    prediction, gains = predict_with_gains(model, cluster, plan)
+    prediction = law or predict_plan(model, cluster, plan)
     if correction is None:
         band, faster_than = stated_band(model, cluster, plan, prediction.step_time)
         prediction = replace(prediction, faster_than=faster_than, band=band)
@@ -63,7 +65,6 @@ def describe(
     stated = replace(
         prediction,
         nearest=nearest_run(model, cluster, plan),
-        gains=gains,
         assumptions=assumptions(model, cluster, plan, default_batch=default_batch),
         warnings=(
             *model.doubts,
@@ -72,21 +73,30 @@ def describe(
         ),
         ops=_reports(model, cluster, plan) if detail == "ops" else (),
     )
-    return with_software_ranges(model, cluster, [(plan, stated)])[0] if ranged else stated
+    return with_software_ranges(model, cluster, [(plan, stated)])[0] if law is None else stated
 
 
 def with_software_ranges(
     model: Model, cluster: Cluster, stated: Sequence[tuple[Plan, Prediction]]
 ) -> list[Prediction]:
-    """The predictions of plans; those that beat every measured run with the seconds under each calibrated software."""
+    """The predictions of plans; those that beat every measured run with the seconds under each calibrated software.
+
+    These are worked out, of all plans at once, when somebody looks at one of them.
+    """
     faster = [plan for plan, prediction in stated if prediction.faster_than]
-    names = calibrated_software(cluster.gpu.architecture) if faster else ()
-    columns = [
-        law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster]) for name in names
-    ]
-    ranges = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+    @cache
+    def ranges() -> list[dict[str, float]]:
+        names = calibrated_software(cluster.gpu.architecture)
+        columns = [
+            law_seconds(model, cluster, [plan.having({"software": name}) for plan in faster])
+            for name in names
+        ]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    laters = (Later(partial(lambda at: ranges()[at], at)) for at in range(len(faster)))
     return [
-        replace(prediction, software_range=next(ranges)) if prediction.faster_than else prediction
+        replace(prediction, software_range=next(laters)) if prediction.faster_than else prediction
         for _, prediction in stated
     ]
 

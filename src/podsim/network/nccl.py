@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 LAUNCHES = ("process", "thread", "single")
 """one process for each GPU, one thread for each GPU, one process driving all GPUs of a node"""
+_FEW = 256
+"""elements of which distinct ones are told apart without sorting"""
 _BLOCK = 8192
 """elements costed at once, so that they stay in the processor's cache"""
 
@@ -115,14 +117,16 @@ def collective_seconds(
     Raises PodsimError for arguments that make no group, ClusterError for a group that the cluster cannot
     hold.
     """
-    filled = (settings or CollectiveSettings(launch=launch, release=version)).assumed(cluster)
-    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
-    launch = str(filled.launch)
+    check_name("collective", collective, COLLECTIVES)
+    wires, launch, release = _run_of(cluster, settings, launch, version)
     size_, ranks_, members_, sharing_ = _numbers(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
     places = layout_numbers(wires, members_, members.stride, members.extent)
     groups, index = _groups(ranks_, members_, sharing_, places)
+    if len(groups) == size_.size == 1 and not detail:
+        known = _known_seconds(wires, collective, groups[0], launch, release, size_.item())
+        return np.full(np.broadcast_shapes(size_.shape, index.shape), known)
     tables = [_known_fields(wires, collective, group, launch, release) for group in groups]
     shape = np.broadcast_shapes(size_.shape, index.shape)
     seconds = _fastest_seconds(tables, size_, index, shape)
@@ -171,13 +175,13 @@ def choice(
     settings: CollectiveSettings | None = None,
 ) -> Choice:
     """NCCL's choice for one call and its cost; arguments and errors are those of collective_seconds."""
-    filled = (settings or CollectiveSettings()).assumed(cluster)
-    wires, release = wires_of(cluster, filled), _read_generation(collective, filled)
+    check_name("collective", collective, COLLECTIVES)
+    wires, launch, release = _run_of(cluster, settings or CollectiveSettings())
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
     (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
-    options = table(wires, collective, group, str(filled.launch), release)
+    options = table(wires, collective, group, launch, release)
     given = float(size_)
     cost = candidate_seconds(candidate_fields(options), np.array([given]))[:, 0]
     best, seconds = options[int(np.argmin(cost))], float(cost.min())
@@ -191,6 +195,15 @@ def choice(
         ceiling=factor / best.per_byte if best.per_byte else math.inf,
         candidate=best,
     )
+
+
+@lru_cache(maxsize=4096)
+def _run_of(
+    cluster: Cluster, settings: CollectiveSettings | None, launch: str = "", version: str = ""
+) -> tuple[Wires, str, str]:
+    """(links, launch, generation of NCCL) of a run; `settings` replace launch and version."""
+    filled = (settings or CollectiveSettings(launch=launch, release=version)).assumed(cluster)
+    return wires_of(cluster, filled), str(filled.launch), generation(str(filled.release))
 
 
 @lru_cache(maxsize=4096)
@@ -271,6 +284,15 @@ def _known_fields(wires: Wires, collective: str, group: Group, launch: str, rele
     return candidate_fields(table(wires, collective, group, launch, release))
 
 
+@lru_cache(maxsize=65536)
+def _known_seconds(
+    wires: Wires, collective: str, group: Group, launch: str, release: str, size: float
+) -> float:
+    """Seconds of one call, which plans and clusters of one network have in common."""
+    fields = _known_fields(wires, collective, group, launch, release)
+    return float(candidate_seconds(fields, np.array([size])).min())
+
+
 def _fastest_seconds(
     fields: list[Array], size: Array, index: NDArray[np.intp], shape: tuple[int, ...]
 ) -> Array:
@@ -301,12 +323,17 @@ def _groups(
     ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
 ) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
     """The distinct communicators, and the index of each argument's element among them."""
+    shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
     if ranks.size == members.size == sharing.size == layout.size == 1:
-        shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
-        group = Group(
-            int(ranks.item()), int(members.item()), float(sharing.item()), *group_layout(int(layout.item()))
-        )
+        place = group_layout(int(layout.item()))
+        group = Group(int(ranks.item()), int(members.item()), float(sharing.item()), *place)
         return (group,), np.zeros(shape, dtype=np.intp)
+    if math.prod(shape) < _FEW:
+        flat = [np.broadcast_to(own, shape).ravel().tolist() for own in (ranks, members, sharing, layout)]
+        keys = list(zip(*flat, strict=True))
+        known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        few = tuple(Group(int(n), int(g), s, *group_layout(p)) for n, g, s, p in known)
+        return few, np.reshape([known[key] for key in keys], shape)
     shares, share_index = np.unique(sharing, return_inverse=True)
     key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
     if layout.any():
@@ -386,13 +413,3 @@ def _check_values(wires: Wires, size: Array, ranks: Array, given: Array) -> None
 def _worst(values: Array, good: NDArray[np.bool_]) -> str:
     bad = values[~good] if values.ndim else values
     return f"{bad.reshape(-1)[0]:g}"
-
-
-def _check_name(kind: str, name: str, known: tuple[str, ...]) -> None:
-    check_name(kind, str(name), known)
-
-
-def _read_generation(collective: str, settings: CollectiveSettings) -> str:
-    """The generation of NCCL, the names being known."""
-    _check_name("collective", collective, COLLECTIVES)
-    return generation(str(settings.release))

@@ -60,12 +60,8 @@ class LayoutFields:
     sequence_parallel: Ints = option(False, "Divide norms and residuals over the TP group.", also=("sp",))
     """Whether the TP group divides norms, dropouts and residuals (arXiv 2205.05198)."""
     zero: Ints = option(
-        0,
-        "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).",
-        least=0,
-        most=3,
-        also=("zero-stage", "fsdp"),
-    )
+        0, "ZeRO stage: 1 optimizer, 2 gradients, 3 weights (FSDP).", least=0, most=3, also=("zero-stage", "fsdp")
+    )  # fmt: skip
     """The ZeRO level. The data-parallel group divides: 1 the optimizer, 2 also gradients, 3 also weights (FSDP)."""
     shard: Ints = option(0, "Ranks that ZeRO divides over; 0 is all of them, fewer is HSDP.", least=0)
     recompute: Any = option(
@@ -221,10 +217,7 @@ class PredictOptions(FiledPlanOptions, TableFields):
         also=("deadline", "max-days"), kind=str,
     )  # fmt: skip
     detail: str = option(
-        "",
-        "Full report: every op, its share of the roofline, its source.",
-        choices=("", "ops"),
-        bare="ops",
+        "", "Full report: every op, its share of the roofline, its source.", choices=("", "ops"), bare="ops"
     )
     sparse: bool = option(
         False, "Weights pruned 2:4: forward products gain what was measured.", flag="--sparse"

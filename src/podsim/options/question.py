@@ -296,7 +296,7 @@ def question(
                 given = shown.bind(*arguments, **named).arguments
             except TypeError as error:
                 raise TypeError(f"{answer.__name__}(): {error}{_hint(named, shown)}") from None
-            said = {name: value for name, value in given.items() if name in options}
+            said = {name: _file(value, options[name]) for name, value in given.items() if name in options}
             if fill and said.get("plan"):
                 module, _, function = fill.partition(":")
                 said = getattr(import_module(module), function)(group, said)
@@ -311,6 +311,11 @@ def question(
         return ask
 
     return made
+
+
+def _file(value: Any, known: Option) -> Any:
+    """The value, as a Path if the option is one and the value the name of a file."""
+    return Path(value) if isinstance(value, str) and known.annotation.startswith("Path") else value
 
 
 def _check_magnitudes(given: Mapping[str, Any], options: Mapping[str, Option]) -> None:

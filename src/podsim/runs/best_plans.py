@@ -23,7 +23,7 @@ from podsim.simulation.refine import refine_ranking
 from podsim.storage.long_runs import read_length, with_run
 from podsim.training.plan import Plan, plan_command
 from podsim.training.plan_values import FACTOR_FIELDS
-from podsim.training.predict import predict_ahead
+from podsim.training.predict import predict_plans
 from podsim.training.search import SearchResult
 from podsim.training.search_limits import limit_words, read_limits
 from podsim.training.search_order import (
@@ -184,11 +184,11 @@ def _ranking(case: Case, result: SearchResult) -> tuple[Ranked, ...]:
     ):
         positions = [*positions[: max(options.top - 1, 1)], fastest][: options.top]
     plans = [result.plan(position) for position in positions]
-    predict_ahead((model, cluster, plan) for plan in plans)
-    for position, plan in zip(positions, plans, strict=True):
+    laws = predict_plans([(model, cluster, plan) for plan in plans])
+    for position, plan, law in zip(positions, plans, laws, strict=True):
         prediction = describe(
             model, cluster, plan, detail="" if predictions else options.detail,
-            default_batch=case.default_batch, correction=case.correction, ranged=False,
+            default_batch=case.default_batch, correction=case.correction, law=law,
         )  # fmt: skip
         assert isclose(prediction.law_time, result.seconds(position), rel_tol=1e-6), (
             prediction.plan,

@@ -10,18 +10,16 @@ from podsim.axes import Floats
 from podsim.schedules.actions import ScheduleTable, Work
 
 
-def held(table: ScheduleTable, *, freed_by_input: float = 0.0) -> Floats:
+def held(table: ScheduleTable) -> Floats:
     """High water of activations, in what one micro-batch leaves in one part, [ranks].
 
-    A forward stores; a whole backward frees; of a split backward the input gradient frees the share `freed_by_input`
-    (activations that no weight gradient needs) and the weight gradient the rest. A backward still holds what it frees
-    while it runs, and so does a forward beside it. The order on a rank decides, not durations.
+    A forward stores; a whole backward frees; of a split backward the weight gradient does. A backward still holds what
+    it frees while it runs, and so does a forward beside it. The order on a rank decides, not durations.
     """
     group = np.cumsum(~table.beside) - 1  # actions that run side by side
     rank = table.rank[~table.beside]
     stored = np.bincount(group, table.work == Work.FORWARD)
-    freed_of = np.array([0.0, 1.0, freed_by_input, 1.0 - freed_by_input])
-    freed = np.bincount(group, freed_of[table.work])
+    freed = np.bincount(group, np.isin(table.work, (Work.BACKWARD, Work.WEIGHT)))
     before = np.cumsum(stored - freed) - (stored - freed)
     first = np.searchsorted(rank, rank)
     out = np.zeros(table.ranks)

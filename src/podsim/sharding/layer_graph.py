@@ -95,8 +95,9 @@ def _add(layers: _Layers, block: Block, op: TensorOp, unread: list[int]) -> None
     out = _shape(layers, block, op, before)
     dims, flops = _sizes(layers, block, op)
     copies = block.top_k * layers.capacity
-    saved = sum(tokens * s.elements * (s.bytes or _ELEMENT) * (copies if s.expert else 1.0) for s in op.saved)
-    scale = tokens * (copies if op.expert else 1.0) * _ELEMENT * relative_traffic(op, layers.software)
+    seen = tokens * (copies if op.expert else 1.0)
+    saved = sum(seen * s.elements * (s.bytes or _ELEMENT) for s in op.saved)
+    scale = seen * _ELEMENT * relative_traffic(op, layers.software)
     kind = _KIND.get(op.kind, "elementwise")
     plain = kind not in ("gemm", "attention")
     position = layers.add(

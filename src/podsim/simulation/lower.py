@@ -79,7 +79,9 @@ def _stage(
     blocks = np.concatenate([np.array(part, np.int64) for part in parts])
     counts = np.bincount(blocks, minlength=len(model.kinds)).astype(float)[:, None]  # [kind, plan]
     exchanges = stage_exchanges(model, cluster, wide, software, weights, counts)
-    reduce, gather, layer_gather, layer_reduce = (float(value[0]) for value in exchanges[:4])
+    reduce, gather, layer_gather, layer_reduce = (
+        float(value[0]) for value in [*vars(exchanges).values()][:4]
+    )
     update = optimizer_seconds(
         cluster.gpu, owned_parameters(wide, weights, counts), software.optimizer_traffic
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podsim.answers.prediction import Prediction, TrainingTime
@@ -125,9 +126,14 @@ def interval_of(asked: Asked, times: Times, mtbf: float, step: float) -> float:
                 "then the next may start; give more"
             )
         return asked.interval
-    best = max(float(best_interval_seconds(times.stall, mtbf)), times.persist)
+    best = max(_best_interval(times.stall, mtbf), times.persist)
     steps = max(round(best / step), math.ceil(times.persist / step), 1)
     return steps * step
+
+
+@lru_cache(maxsize=1024)
+def _best_interval(stall: float, mtbf: float) -> float:
+    return float(best_interval_seconds(stall, mtbf))
 
 
 _TIMES: Memo[Any] = Memo(256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,19 @@ _LARGEST_FILE = 1 << 28
 """B of the largest file whose content enters a key"""
 
 
-def point_key(question: str, settings: Mapping[str, Any]) -> str:
+def point_key(
+    question: str, settings: Mapping[str, Any], digest_of: Callable[[str], str] | None = None
+) -> str:
     """The hash of a question, its settings, the content of files that they name, and podsim's version."""
+    of_name = digest_of or file_digest
     files = {
-        name: digest
-        for name in _FILES
-        if (digest := _file_digest(str(settings.get(name, "")).partition("#")[0]))
+        name: digest for name in _FILES if (digest := of_name(str(settings.get(name, "")).partition("#")[0]))
     }
     text = json.dumps([__version__, question, settings, files], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _file_digest(name: str) -> str:
+def file_digest(name: str) -> str:
     """The hash of a file's content; "" if the name is no file."""
     try:
         path = Path(name) / "config.json" if Path(name).is_dir() else Path(name)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from functools import cache
 from typing import Any, TypeAlias
 
 from podsim.errors import LabError
-from podsim.studies.answer_store import AnswerStore, point_key
+from podsim.studies.answer_store import AnswerStore, file_digest, point_key
 from podsim.studies.executors import SerialExecutor, open_executor, processors
 from podsim.studies.study_file import Point
 
@@ -17,7 +18,7 @@ Ask: TypeAlias = Callable[[Sequence[tuple[str, Mapping[str, Any]]]], list[Answer
 """a function, importable by its name, from (question, settings) of a chunk to plain answers"""
 _CHUNKS = 8
 """chunks for each worker, at least, so that all end together"""
-_CHUNK = {"predict": (25, 500)}
+_CHUNK = {"predict": (25, 1000)}
 """the least and the most questions of a chunk, where an answer takes less time than the start of a process"""
 _AHEAD = 3
 """chunks in flight for each worker"""
@@ -34,8 +35,9 @@ def answers(
     it was. Raises LabError when processes keep dying, and what `ask` raises.
     """
     places: dict[str, list[int]] = {}
+    digest_of = cache(file_digest)
     for number, point in enumerate(points):
-        places.setdefault(point_key(point.question, point.settings), []).append(number)
+        places.setdefault(point_key(point.question, point.settings, digest_of), []).append(number)
     known = store.known(places)
     for key, answer in known.items():
         yield from ((number, answer, False) for number in places[key])

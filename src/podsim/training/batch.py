@@ -7,6 +7,7 @@ come in chunks that fit the caches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from podsim.axes import Shaped
 from podsim.errors import PodsimError
 from podsim.hardware.cluster import Cluster
 from podsim.memo import Memo
-from podsim.records import dataclass, fields, is_dataclass, replace
+from podsim.records import dataclass, field, fields, is_dataclass
 from podsim.training.groups import GROUP_KEY, SEND_KEY, end_table, send_table
 from podsim.training.layers import LAYER_KEY, layer_table, passes_of
 from podsim.training.layout import Layout, Paths, Sends, SplitLayers, Stages, StepEnd
@@ -31,16 +32,17 @@ from podsim.training.memory import (
 from podsim.training.paths import PATH_KEY, paths_table
 from podsim.training.pipeline_stages import STAGE_KEY, stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import BESIDE, Array, Placement
+from podsim.training.plan_values import BESIDE, Array, Placement, has_any
 from podsim.training.software import Software, load_software
 from podsim.training.split_layers import own_layers, split_layers
-from podsim.training.step import charge_seconds, part_seconds, path_seconds
+from podsim.training.step import WAYS, charge_seconds, part_seconds, path_seconds
 from podsim.workload.model import Model
 
 T = TypeVar("T")
 _SINGLE: Memo[Any] = Memo(8192)
 """The tables of single plans, which predictions of similar plans share."""
 _FIRST = np.zeros(1, dtype=np.int64)
+_SENDS = tuple(field.name for field in fields(Sends))
 _DENSE = 1 << 22
 """The largest range of codes for which a lookup table beats sorting."""
 
@@ -111,37 +113,17 @@ class _Gathered:
         return column
 
 
-def gather(table: T, index: Array) -> T:
+def gather(table: Any, index: Array) -> Any:
     """An array, tuple or dataclass with only these positions on the last axis of its arrays."""
-    return _gather(table, index)  # type: ignore[no-any-return]
-
-
-def _gather(table: Any, index: Array) -> Any:
     if isinstance(table, np.ndarray):
         return table.take(index, axis=-1)  # several times as quick as table[..., index]
     if isinstance(table, (Plan, _Gathered)):
         return table.take(index)
     if isinstance(table, tuple):
-        return tuple(_gather(part, index) for part in table)
+        return tuple(gather(part, index) for part in table)
     if is_dataclass(table) and not isinstance(table, type):
         return _Gathered(table, index)
     return table
-
-
-def side_by_side(tables: Sequence[T]) -> T:
-    """Arrays, tuples or dataclasses of one shape as one, joined along the last axis of their arrays."""
-    return _side_by_side(tables)  # type: ignore[no-any-return]
-
-
-def _side_by_side(tables: Sequence[Any]) -> Any:
-    first = tables[0]
-    if isinstance(first, np.ndarray):
-        return np.concatenate(tables, axis=-1)
-    if is_dataclass(first) and not isinstance(first, type):
-        names = [field.name for field in fields(first)]
-        columns = {name: _side_by_side([getattr(table, name) for table in tables]) for name in names}
-        return replace(first, **columns)
-    return first
 
 
 @dataclass(frozen=True)
@@ -152,9 +134,9 @@ class Keyed(Generic[T]):
     index: Shaped[Array, "plan"]
 
     def of(self, part: slice | Array) -> T:
-        """The table's values for some of the plans."""
-        is_single = isinstance(part, slice) and self.index.size == 1
-        return self.table if is_single else gather(self.table, self.index[part])
+        """The table's values for some of the plans; a single key's broadcast."""
+        gathered: T = self.table if self.index.size == 1 else gather(self.table, self.index[part])
+        return gathered
 
 
 def keyed_table(
@@ -178,150 +160,130 @@ def chunks(size: int, length: int = 8192) -> Iterator[slice]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTables:
-    """The tables that some plans need."""
-
-    model: Model
-    plan: Plan
-    software: Software
-    layers: Keyed[Array]
-    stages: Keyed[Stages]
-    weights: Keyed[Weights]
-    activations: Keyed[Activations]
-    ends: Keyed[StepEnd] | None
-    """The ends of steps; None for a search, which has them by division."""
-    sends: Keyed[Sends]
-    paths: Keyed[Paths]
-    split: Keyed[SplitLayers] | None
-    """The differences of layers with weight gradients apart; None where no schedule has such."""
-    core_share: float = 1.0
-    """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """What tables of plans are made of; each method makes the table of its name."""
+    """The tables that some plans need, each made at its first use."""
 
     model: Model
     cluster: Cluster
     software: Software
     plan: Plan
-    codes: Codes
+    is_search: bool = False
+    """Whether the seconds of layers are summed over parts where they can be."""
+    core_share: float = 1.0
+    """The cores of a rank of a measured machine (podsim.hardware.measured_host.Host); 1 for others."""
+    codes: Codes = field(default_factory=Codes)
 
-    def of_key(self, table: str, names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
+    @cached_property
+    def layers(self) -> Keyed[Array]:
+        """Seconds of a micro-batch through a layer of each block."""
+        is_summed = self.is_search and not has_any(
+            self.plan.loose_end
+        )  # launches of half a pass need the parts
+
+        def of_plans(sub: Plan) -> Array:
+            few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
+            parts = few if sub.size > 1 else [sub]
+            tables = (layer_table(self.model, self.cluster, part, self.software) for part in parts)
+            return np.concatenate([t.sum(axis=1, keepdims=True) if is_summed else t for t in tables], axis=-1)
+
+        return self._of_key(("layers", is_summed, self.cluster, self.software), LAYER_KEY, of_plans)
+
+    @cached_property
+    def split(self) -> Keyed[SplitLayers] | None:
+        """The differences of layers with weight gradients apart; None where no schedule has such."""
+        has_split = has_any(self.plan.loose_end)
+        return self._of_machine("split", LAYER_KEY, split_layers) if has_split else None
+
+    @cached_property
+    def ends(self) -> Keyed[StepEnd]:
+        """The ends of steps; a search has them by division."""
+        return self._of_machine("ends", GROUP_KEY, end_table)
+
+    @cached_property
+    def sends(self) -> Keyed[Sends]:
+        """Sends between stages."""
+        return self._of_machine("sends", SEND_KEY, send_table)
+
+    @cached_property
+    def stages(self) -> Keyed[Stages]:
+        """Classes of equal stages."""
+        return self._of_key(("stages",), STAGE_KEY, lambda sub: stages_table(self.model, sub))
+
+    @cached_property
+    def paths(self) -> Keyed[Paths]:
+        """Counts along the paths of pipelines."""
+        return self._of_key(("paths",), PATH_KEY, lambda sub: paths_table(self.model, sub))
+
+    @cached_property
+    def weights(self) -> Keyed[Weights]:
+        """Parameters that ranks hold."""
+        return self._of_key(("weights",), WEIGHT_KEY, lambda sub: weight_table(self.model, sub))
+
+    @cached_property
+    def activations(self) -> Keyed[Activations]:
+        """Bytes that a micro-batch leaves."""
+        key = "activations", self.software
+        return self._of_key(key, ACTIVATION_KEY, lambda sub: activation_table(self.model, sub, self.software))
+
+    def _of_machine(
+        self, kind: str, names: Sequence[str], table: Callable[[Model, Cluster, Plan, Software], T]
+    ) -> Keyed[T]:
+        key = kind, self.cluster, self.software
+        return self._of_key(key, names, lambda sub: table(self.model, self.cluster, sub, self.software))
+
+    def _of_key(self, kind: tuple[Any, ...], names: Sequence[str], function: Callable[[Plan], T]) -> Keyed[T]:
         """A table of plans that differ in some fields; that of a single plan is kept by what decides it."""
         plan = self.plan
         if plan.size > 1:
             return keyed_table(plan, names, function, self.codes)
-        machine = () if table in ("stages", "weights", "paths") else (self.cluster, self.software)
-        key = (table, self.model, *machine, plan.single_key(names))
-        return Keyed(_SINGLE.of(key, lambda: function(plan)), _FIRST)
-
-    def layers(self, *, summed: bool = False) -> Keyed[Array]:
-        summed = summed and not self.plan.loose_end.any()  # launches of half a pass need the parts
-
-        def of_plans(sub: Plan) -> Array:
-            few = (sub.take(np.arange(sub.size)[part]) for part in chunks(sub.size))  # to save memory
-            parts = [sub] if sub.size == 1 else few
-            tables = (layer_table(self.model, self.cluster, part, self.software) for part in parts)
-            return np.concatenate([t.sum(axis=1, keepdims=True) if summed else t for t in tables], axis=-1)
-
-        return self.of_key("summed layers" if summed else "layers", LAYER_KEY, of_plans)
-
-    def ends(self) -> Keyed[StepEnd]:
-        return self.of_key(
-            "ends", GROUP_KEY, lambda sub: end_table(self.model, self.cluster, sub, self.software)
-        )
-
-    def sends(self) -> Keyed[Sends]:
-        return self.of_key(
-            "sends", SEND_KEY, lambda sub: send_table(self.model, self.cluster, sub, self.software)
-        )
-
-    def split(self) -> Keyed[SplitLayers] | None:
-        if not self.plan.loose_end.any():
-            return None
-        return self.of_key(
-            "split", LAYER_KEY, lambda sub: split_layers(self.model, self.cluster, sub, self.software)
-        )
+        return Keyed(_SINGLE.of((kind, self.model, plan.single_key(names)), lambda: function(plan)), _FIRST)
 
 
 def prepare(
     model: Model, cluster: Cluster, plan: Plan, *, search: bool = False, software: Software | None = None
 ) -> PlanTables:
-    """Tables of plans; for a `search`, without ends, and with the seconds of layers summed over parts.
+    """Tables of plans; for a `search`, with the seconds of layers summed over parts.
 
     `software` replaces the catalog's entry of the plan's name, as a fit of its constants does.
     """
     if cluster.gpu.streams_weights:
         raise PodsimError(f"{cluster.name}: its weights stream; only predict, plan and study answer for it")
-    software = software or load_software(plan.software, cluster.gpu, plan.precision)
-    plan = plan.arrays()
-    if plan.size == 1:
-        plan = plan.wide()  # once for all tables, with what it works out of its fields
-    make = _Maker(model, cluster, software, plan, Codes())
+    arrays = plan.arrays()
     return PlanTables(
         model=model,
-        plan=plan,
-        software=software,
-        layers=make.layers(summed=search),
-        stages=make.of_key("stages", STAGE_KEY, lambda sub: stages_table(model, sub)),
-        weights=make.of_key("weights", WEIGHT_KEY, lambda sub: weight_table(model, sub)),
-        activations=make.of_key(
-            "activations", ACTIVATION_KEY, lambda sub: activation_table(model, sub, software)
-        ),
-        ends=None if search else make.ends(),
-        sends=make.sends(),
-        paths=make.of_key("paths", PATH_KEY, lambda sub: paths_table(model, sub)),
-        split=make.split(),
+        cluster=cluster,
+        software=software or load_software(plan.software, cluster.gpu, plan.precision),
+        plan=arrays.wide() if arrays.size == 1 else arrays,
+        is_search=search,
         core_share=cluster.host.share if cluster.host is not None else 1.0,
     )
 
 
-def on_clusters(tables: PlanTables, clusters: Sequence[Cluster]) -> PlanTables:
-    """The tables of plans, with the same plans on clusters of other speeds after them, whose software is the same."""
-    plan, copies, codes = tables.plan, 1 + len(clusters), Codes()
-    makers = [_Maker(tables.model, cluster, tables.software, plan, codes) for cluster in clusters]
-
-    def joined(*parts: Keyed[T]) -> Keyed[T]:
-        starts = np.cumsum([0, *(part.index.max() + 1 for part in parts[:-1])])
-        index = np.concatenate([part.index + start for part, start in zip(parts, starts, strict=True)])
-        return Keyed(side_by_side([part.table for part in parts]), index)
-
-    def repeated(own: Keyed[T]) -> Keyed[T]:
-        return Keyed(own.table, np.tile(own.index, copies))
-
-    assert tables.ends is not None
-    split = tables.split
-    if split is not None:
-        split = joined(split, *(layers for make in makers if (layers := make.split())))
-    return replace(
-        tables,
-        plan=plan.take(np.tile(np.arange(plan.size), copies)),
-        layers=joined(tables.layers, *(make.layers() for make in makers)),
-        ends=joined(tables.ends, *(make.ends() for make in makers)),
-        sends=joined(tables.sends, *(make.sends() for make in makers)),
-        split=split,
-        stages=repeated(tables.stages),
-        weights=repeated(tables.weights),
-        activations=repeated(tables.activations),
-        paths=repeated(tables.paths),
-    )
+def plans_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Array] | None = None) -> Plan:
+    """Some of the plans; `changes` are other values of fields that no table depends on."""
+    is_single = tables.plan.size == 1 and not changes
+    return tables.plan if is_single else tables.plan.take(part).having(changes or {}).wide()
 
 
-def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Array] | None = None) -> Layout:
-    """The layouts of some of the plans; `changes` are other values of fields that no table depends on."""
-    plan, software = tables.plan, tables.software
-    if plan.size > 1 or not isinstance(part, slice):
-        plan = plan.take(part).having(changes or {}).wide()
+def layout_of(
+    tables: PlanTables,
+    part: slice | Array,
+    changes: Mapping[str, Array] | None = None,
+    *,
+    sent: Array | None = None,
+) -> Layout:
+    """The layouts of some of the plans, with `changes` as in plans_of; `sent`: 0 where sends take no time, else 1."""
+    plan, software = plans_of(tables, part, changes), tables.software
     stages, sends, paths = tables.stages.of(part), tables.sends.of(part), tables.paths.of(part)
     layers, hidden = tables.layers.of(part), None
     if tables.split is not None:
         split = tables.split.of(part)
-        layers, hidden = own_layers(plan, layers, split), split.hidden if plan.paired.any() else None
+        layers, hidden = own_layers(plan, layers, split), split.hidden if has_any(plan.paired) else None
     passes = passes_of(tables.model, plan, stages, layers, hidden)
     piped = np.asarray(plan.pp) > 1
     chunks = np.where(piped, plan.virtual_stages, 1.0)
     charge = np.where(piped, charge_seconds(sends, software), 0.0)
+    if sent is not None:
+        sends, charge = Sends(**{name: getattr(sends, name) * sent for name in _SENDS}), charge * sent
     far = _far_seconds(paths, sends)
     return Layout(
         plan=plan,
@@ -331,7 +293,7 @@ def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Arr
         sends=sends,
         micro_batches=np.asarray(plan.micro_batches, dtype=float),
         chunks=chunks,
-        parts=np.where(plan.placement == Placement.TWO_WAYS, 2.0, chunks),
+        parts=np.where(plan.placement == int(Placement.TWO_WAYS), 2.0, chunks),
         far_seconds=far,
         charge_seconds=charge,
         path_seconds=path_seconds(paths, passes, sends, charge, far),
@@ -341,7 +303,7 @@ def layout_of(tables: PlanTables, part: slice | Array, changes: Mapping[str, Arr
 
 def _far_seconds(paths: Paths, sends: Sends) -> Shaped[Array, "path plan"] | None:
     """What sends to other nodes add to each path, where some stages share a node and others do not."""
-    if not sends.further_seconds.any():
+    if not has_any(sends.further_seconds):
         return None
     sharing = np.searchsorted(BESIDE, sends.stages_per_node)
     far = np.take_along_axis(paths.far_sends, sharing[None, None], axis=0)[0]
@@ -367,7 +329,7 @@ class StepCost:
 def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software | None = None) -> StepCost:
     """Seconds and bytes of every plan, with the split into parts."""
     tables = prepare(model, cluster, plan, software=software)
-    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size)]
+    costs = [cost_slice(tables, part) for part in chunks(tables.plan.size, 8192 // len(WAYS))]
     if len(costs) == 1:
         return costs[0]
     return StepCost(
@@ -380,15 +342,17 @@ def step_cost(model: Model, cluster: Cluster, plan: Plan, *, software: Software 
 
 def cost_slice(tables: PlanTables, part: slice, *, stages: bool = False) -> StepCost:
     """Seconds and bytes of a slice of the plans, with the split into parts; with `stages` the memory of each class."""
-    layout, software = layout_of(tables, part), tables.software
-    assert tables.ends is not None
-    step, parts = part_seconds(layout, tables.ends.of(part), software, tables.core_share)
-    own = layout.stages, tables.weights.of(part), tables.activations.of(part)
-    bytes_of_kinds = memory_kind_bytes(layout.plan, software, *own)
-    kinds = np.empty((len(bytes_of_kinds), *layout.stage_seconds.shape))
+    own, software = np.arange(tables.layers.index.size)[part], tables.software
+    rows, (shared, sent) = np.concatenate([own] * len(WAYS)), np.repeat(WAYS, own.size, axis=0).T
+    layout = layout_of(tables, rows, sent=sent)
+    step, parts = part_seconds(layout, tables.ends.of(rows), software, tables.core_share, shared)
+    held = tables.stages.of(part), tables.weights.of(part), tables.activations.of(part)
+    bytes_of_kinds = memory_kind_bytes(plans_of(tables, part), software, *held)
+    is_stage = held[0].count > 0
+    kinds = np.empty((len(bytes_of_kinds), *is_stage.shape))
     for kind, size in zip(kinds, bytes_of_kinds, strict=True):
         kind[:] = size
-    total = np.where(layout.stages.count > 0, kinds.sum(axis=0), 0.0)
+    total = np.where(is_stage, kinds.sum(axis=0), 0.0)
     fullest = total.argmax(axis=0)
     column = np.arange(fullest.size)
     return StepCost(

@@ -11,54 +11,27 @@ from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.kernels.elementwise import optimizer_seconds
 from podsim.network.nccl import send_seconds
-from podsim.records import dataclass
-from podsim.training.layout import Groups, Sends, StepEnd
+from podsim.records import dataclass, replace
+from podsim.training.layout import Exchanges, Groups, Sends, StepEnd
 from podsim.training.memory import Weights, weight_table
 from podsim.training.pipeline_stages import stages_table
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Grid, Ints, Placement
+from podsim.training.plan_values import Array, Grid, Ints, Placement, has_any
 from podsim.training.shapes import element_bytes, group_seconds, tokens
 from podsim.training.software import Software
 from podsim.workload.model import Model
 
 GROUP_KEY = (
-    "tp",
-    "pp",
-    "virtual_stages",
-    "placement",
-    "loose_end",
-    "dp",
-    "cp",
-    "ep",
-    "expert_tp",
-    "zero",
-    "shard",
-)
+    "tp", "pp", "virtual_stages", "placement", "loose_end", "dp", "cp", "ep", "expert_tp", "zero", "shard",
+)  # fmt: skip
 """The plan fields that a step's end depends on."""
 SEND_KEY = ("tp", "pp", "dp", "cp", "micro_batch", "sequence_parallel")
 """The plan fields that sends depend on."""
 
 
-class Exchanges(NamedTuple):
-    """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
-
-    reduce: Shaped[Array, "plan"]
-    """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
-    gather: Shaped[Array, "plan"]
-    """s. The updated weights, once a step (ZeRO 1 and 2)."""
-    layer_gather: Shaped[Array, "plan"]
-    """s. The all-gather of one layer's weights (ZeRO 3)."""
-    layer_reduce: Shaped[Array, "plan"]
-    """s. The reduce-scatter of one layer's gradients (ZeRO 3)."""
-    reduce_layer_share: Shaped[Array, "plan"]
-    """The share of `reduce` that is of layers, not of the embedding."""
-    gather_layer_share: Shaped[Array, "plan"]
-    """The share of `gather` that is of layers."""
-
-
 def end_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -> StepEnd:
     """Ends of plans that differ in GROUP_KEY."""
-    first = group_table(model, cluster, plan, software, first=True) if plan.loose_end.any() else None
+    first = group_table(model, cluster, plan, software, first=True) if has_any(plan.loose_end) else None
     return StepEnd(last=group_table(model, cluster, plan, software), first=first)
 
 
@@ -83,7 +56,7 @@ def group_table(
     most_layers = (blocks[:, 1:-1] * exists[:, None]).sum(axis=1).max(axis=0)
     tied = tied_seconds(model, cluster, plan, software, (weights.trained or weights).dense[0])
     return Groups(
-        **exchanges._asdict(),
+        **vars(exchanges),
         stage_layers=last_blocks[1:-1].sum(axis=0),
         embedding=np.where(is_loose, 0.0, tied),
         optimizer=update + software.host_update * most_layers,
@@ -115,13 +88,14 @@ def stage_exchanges(
     trained, stored = weights.trained or weights, weights.stored or weights
     dense = _Replicas(trained.dense, stored.dense, ranks, shard, np.asarray(plan.tp))
     total = _parameter_exchanges(collectives, dense, blocks)
-    if weights.expert.any():
+    if has_any(weights.expert):
         # the ranks that hold the same experts lie one in each expert group
         fewer, part = plan.expert_copies(ranks), plan.expert_copies(shard)
         expert = _Replicas(trained.expert, stored.expert, fewer, part, plan.expert_ranks * plan.ep)
         more = _parameter_exchanges(collectives, expert, blocks)
-        total = Exchanges(*(np.add(*pair) for pair in zip(total, more, strict=True)))
-    return total._replace(
+        total = Exchanges(**{name: seconds + getattr(more, name) for name, seconds in vars(total).items()})
+    return replace(
+        total,
         reduce_layer_share=_ratio(total.reduce_layer_share, total.reduce),
         gather_layer_share=_ratio(total.gather_layer_share, total.gather),
     )
@@ -186,7 +160,7 @@ class _DataCollectives:
 
     def _seconds(self, collective: str, size: Array, ranks: Array, stride: Ints) -> Shaped[Array, "plan"]:
         """Seconds of a collective of `size` bytes; those that a measured machine took with ZeRO 3."""
-        if not (ranks > 1).any():
+        if not has_any(ranks > 1):
             return np.zeros(self.plan.size)
         members = Grid(gpus_per_node=self.cluster.gpus_per_node, plan=self.plan).per_node(ranks, stride)
         seconds = group_seconds(
@@ -261,7 +235,7 @@ def send_table(model: Model, cluster: Cluster, plan: Plan, software: Software) -
     sharing = np.where(crosses, grid.stages, 1)
     near = _send_seconds(model, cluster, plan, software, crosses & (sharing == 1))
     further = zeros
-    if (sharing > 1).any():
+    if has_any(sharing > 1):
         far = _send_seconds(model, cluster, plan, software, crosses)
         further = np.where(sharing > 1, np.maximum(far - near, 0.0), 0.0)
     share = (pp - 1) // sharing / np.maximum(pp - 1, 1)

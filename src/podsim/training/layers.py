@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from podsim.memo import Memo
 from podsim.network.bus import ring_share
 from podsim.training.expert_exchange import add_waits_for_counts, ep_seconds, spared_syncs
 from podsim.training.layout import Passes, PassExchanges, Stages
-from podsim.training.pipeline_stages import recomputed_share, repeats_output
+from podsim.training.pipeline_stages import of_mode, recomputed_share, repeats_output
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Grid, Recompute
+from podsim.training.plan_values import Array, Grid, has_any
 from podsim.training.shapes import (
     Item,
     OpTimes,
@@ -70,6 +71,7 @@ def items_of(model: Model) -> tuple[list[Item], list[int]]:
     return items, positions
 
 
+@lru_cache(maxsize=64)
 def _items_by_law(model: Model) -> list[tuple[list[Item], Array]]:
     """(ops with their blocks, the positions of these blocks among the model's), for each of _TIMES."""
     items: list[list[Item]] = [[] for _ in _TIMES]
@@ -313,7 +315,7 @@ def _cp_seconds(
     `core`: s of that attention, forward and backward. A backward pass gathers twice, at most behind twice the forward s.
     """
     cp = np.asarray(plan.cp, dtype=float)
-    if not any(op.kind == "attention" for op in block.ops) or not (cp > 1).any():
+    if not any(op.kind == "attention" for op in block.ops) or not has_any(cp > 1):
         return np.zeros(1), np.zeros(1)
     gather = cp_gather_seconds(model, block, cluster, plan, software)
     hidden, hidden_back = np.minimum(core, np.stack([core[0], 2 * core[0]])) * ring_share(cp)
@@ -341,13 +343,11 @@ def _stage_seconds(
     return total
 
 
-def _backward_seconds(
-    plan: Plan, layers: Shaped[Array, "pass part block plan"]
-) -> Shaped[Array, "part block plan"]:
-    """Backward seconds of each block under the plan's recomputation, of all layers if of any."""
-    mode = np.asarray(plan.recompute)
-    again = np.where(mode == Recompute.SELECTIVE, layers[Pass.BACKWARD_SELECTIVE], layers[Pass.BACKWARD_FULL])
-    return np.asarray(np.where(mode == Recompute.NONE, layers[Pass.BACKWARD], again))
+@lru_cache(maxsize=256)
+def _layer_shares(model: Model) -> Shaped[Array, "block"]:
+    """The share of each kind among the layers."""
+    counts = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
+    return np.asarray(counts / counts.sum())
 
 
 def passes_of(
@@ -358,7 +358,7 @@ def passes_of(
     hidden: Shaped[Array, "direction block plan"] | None,
 ) -> Passes:
     """Seconds of the passes of plans; `hidden` as in PassExchanges, None where no schedule has pairs of passes."""
-    chosen = _backward_seconds(plan, layers)
+    chosen = of_mode(plan, layers[Pass.BACKWARD : Pass.WEIGHT])  # of all layers if of any
     stage_backward = _stage_seconds(stages.blocks, chosen)
     share = recomputed_share(plan, stages.blocks)
     if share is not None:
@@ -369,11 +369,13 @@ def passes_of(
     stage_parts = _stage_seconds(stages.blocks, layers[Pass.FORWARD]) + stage_backward
     stage_parts[_EXCHANGES] *= ~plan.paired
     forward, backward = layers[Pass.FORWARD].sum(axis=0), chosen.sum(axis=0)
-    exposed = np.stack([layers[Pass.FORWARD, _EXCHANGES].sum(axis=0), chosen[_EXCHANGES].sum(axis=0)])
+    exchanges = None
+    if hidden is not None:
+        exposed = [part[_EXCHANGES].sum(axis=0) for part in (layers[Pass.FORWARD], chosen)]
+        exchanges = PassExchanges(seconds=np.stack(exposed), hidden=hidden)
     weight = layers[Pass.WEIGHT].sum(axis=0)
-    closing = np.where(plan.loose_end, weight, backward) if plan.loose_end.any() else backward
-    mean = np.array([block.count for block in model.kinds[1:-1]], dtype=float)
-    mean /= mean.sum()
+    closing = np.where(plan.loose_end, weight, backward) if has_any(plan.loose_end) else backward
+    mean = _layer_shares(model)
     return Passes(
         stage_parts=stage_parts,
         layers=stages.blocks[:, 1:-1].sum(axis=1),
@@ -383,5 +385,5 @@ def passes_of(
         layer_forward=mean @ forward[1:-1],
         layer_backward=mean @ backward[1:-1],
         layer_closing=mean @ closing[1:-1],
-        exchanges=None if hidden is None else PassExchanges(seconds=exposed, hidden=hidden),
+        exchanges=exchanges,
     )

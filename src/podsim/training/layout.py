@@ -132,8 +132,8 @@ class Sends:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups:
-    """Seconds of a step's data-parallel exchanges if nothing hid them, and of its optimizer."""
+class Exchanges:
+    """Seconds of what one pipeline stage exchanges with its data-parallel peers, if nothing hid it."""
 
     reduce: Shaped[Array, "plan"]
     """s. The gradients, once: all-reduce, or reduce-scatter (and all-reduce across shards)."""
@@ -147,6 +147,12 @@ class Groups:
     """The share of `reduce` that is of layers, not of the embedding."""
     gather_layer_share: Shaped[Array, "plan"]
     """The share of `gather` that is of layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups(Exchanges):
+    """Seconds of a step's data-parallel exchanges if nothing hid them, and of its optimizer."""
+
     stage_layers: Shaped[Array, "plan"]
     """The layers of the stage whose gradients these are."""
     embedding: Shaped[Array, "plan"]

@@ -28,7 +28,7 @@ from podsim.training.memory_torch import (
 )
 from podsim.training.pipeline_stages import of_mode, recomputed_share, repeated_inputs
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Placement, Recompute
+from podsim.training.plan_values import Array, Placement, Recompute, has_any
 from podsim.training.schedule_sizes import micro_batches_in_flight, schedule_number, weight_copies
 from podsim.training.shapes import element_bytes, repeated_share, split_ranks, tokens
 from podsim.training.software import Software
@@ -188,15 +188,15 @@ def _stored_bytes(
         element = software.activation_bytes
     for saved in op.saved:
         gathered = software.keeps_gathered and op.split in ("column", "vocab") and saved.split == "sequence"
-        share = ranks["none" if gathered else saved.split, saved.expert]
-        stored = stored + copies[saved.expert] * saved.elements * (saved.bytes or element) / share
+        share = ranks["none" if gathered else saved.split, op.expert]
+        stored = stored + copies[op.expert] * saved.elements * (saved.bytes or element) / share
     return stored * op.share
 
 
 def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"]:
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     element = element_bytes(plan.precision)
-    heads = tokens(plan, sequence) * np.maximum(op.heads / np.asarray(plan.tp), 1.0) * op.share
+    heads = tokens(plan, sequence) * op.heads / np.asarray(plan.tp) * op.share
     return np.where(
         np.asarray(plan.flash).astype(bool),
         heads * 4.0,
@@ -219,14 +219,14 @@ def _counts(stages: Stages, weights: Weights) -> Counts:
     """Parameters of each class of stages."""
     blocks = stages.blocks
     dense = (blocks * weights.dense).sum(axis=1)
-    if weights.tied.any():
+    if has_any(weights.tied):
         dense += np.where((blocks[:, -1] > 0) & (blocks[:, 0] == 0), weights.tied, 0.0)
-    return Counts(dense, (blocks * weights.expert).sum(axis=1) if weights.expert.any() else None)
+    return Counts(dense, (blocks * weights.expert).sum(axis=1) if has_any(weights.expert) else None)
 
 
 def _fullest(plan: Plan, stages: Stages) -> Shaped[Array, "stage plan"]:
     """The stage of each class with most in flight: the first, or the last where parts go down the ranks and up again."""
-    return np.where(plan.placement == Placement.VEE, stages.last, stages.first)
+    return np.where(plan.placement == int(Placement.VEE), stages.last, stages.first)
 
 
 def torch_layout(plan: Plan, stages: Stages, weights: Weights, activations: Activations) -> TorchLayout:
@@ -296,28 +296,25 @@ def _trained_bytes(plan: Plan, software: Software, held: HeldWeights, is_whole: 
     zero = np.asarray(plan.zero)
     counts = held.trained or held.counts
     parameters, divided = _division(plan, counts)
-    held_copy = _division(plan, held.stored or counts)
+    held_copy = _division(plan, held.stored) if held.stored else (parameters, divided)
 
     def from_level(level: int, undivided: Array, part: Array, but: Array | bool = False) -> Array:
         """Parameters of which a rank holds its part from a ZeRO level on, all of them before."""
-        is_divided = (zero >= level) & ~np.asarray(but)
-        if is_divided.all():
-            return part
-        return np.where(is_divided, part, undivided) if is_divided.any() else undivided
+        return np.where((zero >= level) & (but == 0), part, undivided)
 
     stored = element_bytes(plan.precision)
     master = 4.0 if stored < 4 else 0.0
     moments = 2 * PRECISIONS[plan.optimizer_precision].bytes
-    sums = np.where((zero >= 1) & (plan.precision == "bf16"), software.accumulator_memory, 0.0)
+    sums = (zero >= 1) * (software.accumulator_memory if plan.precision == "bf16" else 0.0)
     # a chunk's gradients, until they are reduced after a round of a pipeline
     by_round = (zero - plan.exchange_level) * software.gradient_memory / plan.virtual_stages
     chunk = (
         by_round * sum(count * (ranks > 1) for count, ranks in _copies(plan, counts))
-        if by_round.any()
+        if has_any(by_round)
         else 0.0
     )
     return [
-        from_level(3, *held_copy, is_whole) * stored * ~(software.gathers_tensors & (zero >= 3)),
+        from_level(3, *held_copy, is_whole) * (stored * ~((zero >= 3) & software.gathers_tensors)),
         from_level(2, parameters, divided, is_whole) * software.gradient_memory + sums * parameters + chunk,
         from_level(1, parameters, divided) * (master + moments),
     ]
@@ -326,7 +323,7 @@ def _trained_bytes(plan: Plan, software: Software, held: HeldWeights, is_whole: 
 def _division(plan: Plan, counts: Counts) -> tuple[Array, Array]:
     """(parameters of a rank, those that it holds where ZeRO divides them)."""
     parameters = counts.total
-    if not (np.asarray(plan.zero) >= 1).any():
+    if not has_any(np.asarray(plan.zero) >= 1):
         return parameters, parameters
     return parameters, np.asarray(sum(count / ranks for count, ranks in _copies(plan, counts)))
 
@@ -343,7 +340,7 @@ def _activation_bytes(plan: Plan, stages: Stages, activations: Activations) -> S
     blocks, kept = stages.blocks, activations.kept
     of_block, layers = _kept_bytes(plan, blocks, kept)
     stage = layers + blocks[:, 0] * of_block[0] + blocks[:, -1] * of_block[-1]
-    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == Recompute.FULL)
+    again = kept[Recompute.NONE, 1:-1].max(axis=0) * (np.asarray(plan.recompute) == int(Recompute.FULL))
     return np.asarray(stage * micro_batches_in_flight(plan, _fullest(plan, stages)) + again)
 
 

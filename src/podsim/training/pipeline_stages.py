@@ -10,7 +10,7 @@ from podsim.axes import Shaped
 from podsim.schedules.actions import chunk_sizes
 from podsim.training.layout import Stages
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Placement, Recompute
+from podsim.training.plan_values import Array, Placement, Recompute, has_any
 from podsim.workload.model import Block, Model, TensorOp
 
 STAGE_KEY = ("pp", "virtual_stages", "placement")
@@ -72,7 +72,9 @@ def stages_table(model: Model, plan: Plan) -> Stages:
 
 def of_mode(plan: Plan, values: Shaped[Array, "recompute ... plan"]) -> Shaped[Array, "... plan"]:
     """The values under each plan's way to recompute."""
-    return np.asarray(np.choose(np.asarray(plan.recompute), tuple(values)))
+    mode, (plain, selective, full) = np.asarray(plan.recompute), values
+    again = np.where(mode == int(Recompute.FULL), full, selective)
+    return np.asarray(np.where(mode == int(Recompute.NONE), plain, again))
 
 
 def repeats_output(op: TensorOp) -> bool:
@@ -97,8 +99,8 @@ def recomputed_share(
     plan: Plan, blocks: Shaped[Array, "stage block plan"]
 ) -> Shaped[Array, "stage plan"] | None:
     """Share of a stage's layers that are computed again, 1 without any; None where no plan limits it."""
-    limited = (np.asarray(plan.recompute) == Recompute.FULL) & (np.asarray(plan.recompute_layers) > 0)
-    if not limited.any():
+    limited = (np.asarray(plan.recompute) == int(Recompute.FULL)) & (np.asarray(plan.recompute_layers) > 0)
+    if not has_any(limited):
         return None
     layers = blocks[:, 1:-1].sum(axis=1)
     return np.where(limited, np.minimum(plan.recompute_layers / np.maximum(layers, 1), 1.0), 1.0)

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
-from podsim.errors import PlanError, raise_all
+from podsim.errors import PlanError, PodsimError, raise_all
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import Gpu
 from podsim.options.plan_options import LayoutFields, PlanOptions, SearchOptions, TrainedFields
 from podsim.options.question import options_of
 from podsim.records import dataclass
 from podsim.training.job_inputs import batch_of, read_inputs
-from podsim.training.plan_values import PlanValues
-from podsim.training.rules import problems
+from podsim.training.plan_values import SHARED_FIELDS, PlanValues
+from podsim.training.rules import problems, problems_of_each
 from podsim.training.software import default_software, load_software
 from podsim.workload.model import Model
 
@@ -82,6 +82,36 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     What is None follows: dp takes the GPUs that are left, overlaps are what the software can. Raises PlanError with
     all rules that it breaks, and PodsimError for anything unusable.
     """
+    setting, divided = _worded(options)
+    if not (forced and divided and not _out_of_bounds(setting.plan)):
+        problems = setting.plan.problems(setting.model, setting.cluster)
+        raise_all(_broken(options, setting, divided, problems), PlanError)
+    return setting
+
+
+def read_plans(asked: Sequence[PlanOptions]) -> list[Setting | PodsimError]:
+    """Each plan, or what `read_plan` raises of it; a rule is held to all plans of one job at once."""
+    read: list[Setting | PodsimError] = []
+    groups: dict[tuple[object, ...], list[tuple[int, Setting, bool]]] = {}
+    for at, options in enumerate(asked):
+        try:
+            setting, divided = _worded(options)
+        except PodsimError as error:
+            read.append(error)
+            continue
+        read.append(setting)
+        shared = (getattr(setting.plan, name) for name in SHARED_FIELDS)
+        groups.setdefault((setting.model, setting.cluster, *shared), []).append((at, setting, divided))
+    for (model, cluster, *_), group in groups.items():
+        each = problems_of_each([setting.plan for _, setting, _ in group], model, cluster)
+        for (at, setting, divided), rules in zip(group, each, strict=True):
+            if broken := _broken(asked[at], setting, divided, rules):
+                read[at] = PlanError(broken)
+    return read
+
+
+def _worded(options: PlanOptions) -> tuple[Setting, bool]:
+    """(a plan that may break rules, whether its degrees divide the GPUs)."""
     tp, pp, dp, cp = options.tp, options.pp, options.dp, options.cp
     degrees = {"tp": tp, "pp": pp, "cp": cp, **({} if dp is None else {"dp": dp})}
     raise_all(
@@ -109,16 +139,18 @@ def read_plan(options: PlanOptions, *, forced: bool = False) -> Setting:
     }  # fmt: skip
     fields = {name: getattr(options, name) for name in options_of(Plan)}
     plan = Plan(global_batch=sequences, **{**fields, **changes})
-    problems = plan.problems(network, cluster)
-    if forced and divided and not _out_of_bounds(plan):
-        problems = []
-    if dp is None and not divided:
-        problems = [
-            f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
-            *(problem for problem in problems if "dp" not in problem),
-        ]
-    raise_all(problems, PlanError)
-    return Setting(network, cluster, plan, default, notes)
+    return Setting(network, cluster, plan, default, notes), divided
+
+
+def _broken(options: PlanOptions, setting: Setting, divided: bool, problems: list[str]) -> list[str]:
+    """The problems of a plan as the user words them, where the degrees may not divide its GPUs."""
+    if options.dp is not None or divided:
+        return problems
+    tp, pp, cp, count = options.tp, options.pp, options.cp, setting.cluster.gpus
+    return [
+        f"tp x pp x cp = {tp} x {pp} x {cp} does not divide {count} GPUs; give dp, or degrees that do",
+        *(problem for problem in problems if "dp" not in problem),
+    ]
 
 
 def following(options: PlanOptions, cluster: Cluster, replicas: int) -> dict[str, Any]:

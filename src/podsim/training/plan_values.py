@@ -7,10 +7,10 @@ a grid of their own, expert_tp innermost, then ep, then replicas (arXiv 2504.149
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ SCHEDULE_CODES = dict(zip(SCHEDULES, Schedule, strict=True))
 
 
 class Placement(IntEnum):
-    """Which model parts a pipeline rank holds."""
+    """Which model parts a pipeline rank holds. Arrays are several times as quick to compare with its `int`."""
 
     LOOP = 0
     """rank r parts r, r + p, ..."""
@@ -136,6 +136,11 @@ class PlanValues(TrainedFields, LayoutFields):
         """Whether another rank than the first may run the last pass of a step: schedules with weight gradients apart."""
         return _SPLIT[self.schedule] & (np.asarray(self.pp) > 1)
 
+    @cached_property
+    def schedule_codes(self) -> list[int]:
+        """The schedules that some plan has."""
+        return np.flatnonzero(np.bincount(np.ravel(self.schedule))).tolist()
+
     @property
     def shard_ranks(self) -> Ints:
         """Ranks over which ZeRO divides what it divides."""
@@ -167,9 +172,12 @@ class PlanValues(TrainedFields, LayoutFields):
 
     def arrays(self) -> Self:
         """The same plan with every numeric field a 1-D array of one common length."""
-        values = [np.atleast_1d(np.asarray(getattr(self, name))) for name in ARRAY_FIELDS]
-        if any(value.size != 1 for value in values):
-            values = list(np.broadcast_arrays(*values))
+        known = [getattr(self, name) for name in ARRAY_FIELDS]
+        if any(isinstance(value, np.ndarray) for value in known):
+            values = list(np.broadcast_arrays(*map(np.atleast_1d, known)))
+        else:  # as one array, which is several times as quick
+            wide = zip(ARRAY_FIELDS, np.array(known, dtype=np.int64)[:, None], strict=True)
+            values = [value.astype(bool) if name in _BOOLEAN else value for name, value in wide]
         return self.having(dict(zip(ARRAY_FIELDS, values, strict=True)))
 
     def having(self, columns: Mapping[str, Any]) -> Self:
@@ -192,9 +200,15 @@ class PlanValues(TrainedFields, LayoutFields):
 
     def single_key(self, names: Sequence[str]) -> tuple[Any, ...]:
         """What a table of one plan, as arrays of one element, depends on: some fields, and what is trained."""
-        values = (getattr(self, name).item() for name in names)
-        factors = (getattr(self, name) for name in FACTOR_FIELDS)
-        return (self.precision, self.optimizer_precision, self.sequence, *factors, *values)
+        values = self._single_values
+        return tuple([values[name] for name in (*_TRAINED, *names)])
+
+    @cached_property
+    def _single_values(self) -> dict[str, Any]:
+        """The fields of one plan, as arrays of one element, and what tables know of it besides."""
+        arrays = (*ARRAY_FIELDS, "gpus", "placement", "loose_end")
+        numbers = {name: getattr(self, name).item() for name in arrays}
+        return {name: getattr(self, name) for name in _TRAINED} | numbers
 
     def take(self, index: Any) -> Self:
         """The plans at an index (an int gives a scalar plan, anything else an array plan)."""
@@ -207,21 +221,8 @@ class PlanValues(TrainedFields, LayoutFields):
 
     def describe(self) -> dict[str, object]:
         """Names and values of a scalar plan, with codes spelled out."""
-        out: dict[str, object] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in FACTOR_FIELDS and not value:
-                continue
-            if field.name == "recompute":
-                value = Recompute(int(value)).name.lower()
-            elif field.name == "schedule":
-                value = {code: name for name, code in SCHEDULE_CODES.items()}[Schedule(int(value))]
-            elif field.name in _BOOLEAN:
-                value = bool(value)
-            elif field.name in ARRAY_FIELDS:
-                value = int(value)
-            out[field.name] = value
-        return out
+        values = ((name, read, getattr(self, name)) for name, read in _READERS.items())
+        return {name: read(value) for name, read, value in values if value or name not in FACTOR_FIELDS}
 
 
 def _values_at(column: Array, index: Any) -> Array:
@@ -234,12 +235,35 @@ def _values_at(column: Array, index: Any) -> Array:
 
 FACTOR_FIELDS = tuple(name for name, known in options_of(TrainedFields).items() if known.kind is float)
 """factors of what is trained that no search varies; a description leaves them out where they are 0"""
+_TRAINED = ("precision", "optimizer_precision", "sequence", *FACTOR_FIELDS)
 _RECOMPUTES = dict(zip(RECOMPUTATIONS, Recompute, strict=True))
 _BOOLEAN = tuple(name for name, known in options_of(PlanValues).items() if known.kind is bool)
 _WIDE = (np.dtype(np.int64), np.dtype(bool))
 ARRAY_FIELDS = tuple(
     field.name for field in fields(PlanValues) if field.name not in options_of(TrainedFields)
 )
+SHARED_FIELDS = tuple(field.name for field in fields(PlanValues) if field.name not in ARRAY_FIELDS)
+"""the fields that plans of one evaluation share"""
+Values = TypeVar("Values", bound=PlanValues)
+
+
+def beside(plans: Sequence[Values]) -> Values:
+    """Scalar plans that differ in numbers and flags alone, as one."""
+    if len(plans) == 1:
+        return plans[0]
+    return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
+
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    name: bool if name in _BOOLEAN else int if name in ARRAY_FIELDS else lambda value: value
+    for name in (field.name for field in fields(PlanValues))
+} | {"recompute": lambda code: RECOMPUTATIONS[int(code)], "schedule": lambda code: SCHEDULES[int(code)]}
+"""how a description has the value of each field"""
+
+
+def has_any(flags: Array | bool) -> bool:
+    """Whether some flag holds: of one plan several times as quick as `flags.any()`."""
+    return bool(np.count_nonzero(flags))
 
 
 def _code(field: str, text: str, codes: dict[str, Any]) -> int:

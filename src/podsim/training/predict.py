@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from functools import cache, lru_cache, partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -13,12 +13,12 @@ from podsim.answers.prediction import Prediction, StageMemory
 from podsim.axes import Shaped
 from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
-from podsim.memo import Memo
-from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, on_clusters, prepare
+from podsim.memo import Later
+from podsim.training.batch import PlanTables, StepCost, cost_slice, layout_of, prepare
 from podsim.training.layout import Stages
 from podsim.training.memory import KINDS
 from podsim.training.plan import Plan
-from podsim.training.plan_values import ARRAY_FIELDS, Array, Recompute
+from podsim.training.plan_values import SHARED_FIELDS, Array, Recompute, beside
 from podsim.training.software import load_software, usable_bytes
 from podsim.training.step import SPLIT, step_seconds
 from podsim.workload.model import Model
@@ -52,77 +52,57 @@ _REMEDIES = {
 }
 
 
-Predicted: TypeAlias = tuple[Prediction, dict[str, float]]
-"""the prediction of a plan, and by resource the share of throughput gained if that were faster"""
 _FASTER = 1.1
-_SHARED = tuple(field.name for field in fields(Plan) if field.name not in ARRAY_FIELDS)
-_SECONDS: Memo[float] = Memo(4096)
-"""The times of plans that are compared with others."""
-_AHEAD: dict[tuple[Model, Cluster, tuple[object, ...]], Predicted] = {}
-"""what plans will be asked for, each once"""
+Asked: TypeAlias = tuple[Model, Cluster, Plan]
 
 
 def predict_plan(model: Model, cluster: Cluster, plan: Plan) -> Prediction:
     """Prediction of one scalar plan, which must be legal (Plan.check).
 
-    About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so.
+    About a millisecond.  Raises nothing for a plan that does not fit: `fits` says so. Its gains, the shares of
+    throughput gained if one of RESOURCES were 1.1 times as fast, are worked out when somebody looks at them.
     """
-    tables = prepare(model, cluster, plan)
-    return _prediction(model, cluster, plan, tables, cost_slice(tables, slice(0, 1)), 0)
+    return predict_plans([(model, cluster, plan)])[0]
 
 
-def predict_with_gains(model: Model, cluster: Cluster, plan: Plan) -> Predicted:
-    """The prediction of predict_plan, and the share of throughput gained if one of RESOURCES were 1.1 times as fast."""
-    ready = _AHEAD.pop((model, cluster, _values(plan)), None)
-    return ready or _predicted(model, cluster, [plan])[0]
+def predict_plans(asked: Sequence[Asked]) -> list[Prediction]:
+    """Predictions of legal scalar plans: those of one job that differ in numbers and flags are one evaluation."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for at, (model, cluster, plan) in enumerate(asked):
+        key = (model, cluster, *(getattr(plan, name) for name in SHARED_FIELDS))
+        groups.setdefault(key, []).append(at)
+    answers: dict[int, Prediction] = {}
+    for places in groups.values():
+        model, cluster, _ = asked[places[0]]
+        answers |= zip(places, _predicted(model, cluster, [asked[at][2] for at in places]), strict=True)
+    return [answers[at] for at in range(len(asked))]
 
 
-def predict_ahead(asked: Iterable[tuple[Model, Cluster, Plan]]) -> None:
-    """Compute what `predict_with_gains` will be asked of scalar plans: plans of one job are rows of one evaluation."""
-    _AHEAD.clear()
-    groups: dict[tuple[Model, Cluster, tuple[object, ...]], list[Plan]] = {}
-    for model, cluster, plan in asked:
-        groups.setdefault((model, cluster, tuple(getattr(plan, name) for name in _SHARED)), []).append(plan)
-    for (model, cluster, _), plans in groups.items():
-        for plan, answer in zip(plans, _predicted(model, cluster, plans), strict=True):
-            _AHEAD[model, cluster, _values(plan)] = answer
+def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Prediction]:
+    """The predictions of plans that differ in numbers and flags alone."""
+    tables = prepare(model, cluster, beside(plans))
+    cost = cost_slice(tables, slice(None), stages=True)
 
+    @cache
+    def gains() -> list[list[float]]:
+        faster = [law_seconds(model, speed_up(cluster, name, _FASTER), plans) for name in RESOURCES]
+        gained: list[list[float]] = (cost.seconds / np.array(faster) - 1).T.tolist()
+        return gained
 
-def _predicted(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[Predicted]:
-    """The predictions and gains of plans that differ in numbers and flags alone."""
-    tables, count = prepare(model, cluster, _side_by_side(plans)), len(plans)
-    faster = [speed_up(cluster, name, _FASTER) for name in RESOURCES]
-    cost = cost_slice(on_clusters(tables, faster), slice(0, count * (1 + len(faster))), stages=True)
-    steps = cost.seconds.reshape(-1, count)
-    gains = (steps[0] / steps[1:] - 1).T.tolist()
+    def later(at: int) -> Later[float]:
+        return Later(lambda: dict(zip(RESOURCES, gains()[at], strict=True)))
+
     return [
-        (_prediction(model, cluster, plan, tables, cost, at), dict(zip(RESOURCES, gains[at], strict=True)))
+        replace(_prediction(model, cluster, plan, tables, cost, at), gains=later(at))
         for at, plan in enumerate(plans)
     ]
 
 
-def _values(plan: Plan) -> tuple[object, ...]:
-    return tuple(getattr(plan, field.name) for field in fields(plan))
-
-
-def _side_by_side(plans: Sequence[Plan]) -> Plan:
-    """Scalar plans that differ in numbers and flags alone, as one."""
-    return plans[0].having({name: np.array([getattr(plan, name) for plan in plans]) for name in ARRAY_FIELDS})
-
-
 def law_seconds(model: Model, cluster: Cluster, plans: Sequence[Plan]) -> list[float]:
     """s. The steps of scalar plans that differ in numbers and flags alone, without their parts: one evaluation."""
-
-    @cache
-    def of_law() -> list[float]:
-        tables, part = prepare(model, cluster, _side_by_side(plans)), slice(0, len(plans))
-        layout = layout_of(tables, part)
-        assert tables.ends is not None
-        end, share = tables.ends.of(part), tables.core_share
-        return [*map(float, step_seconds(layout, layout.plan, tables.software, end, share))]
-
-    keys = [(model, cluster, _values(plan)) for plan in plans]
-    return [_SECONDS.of(key, partial(lambda at: of_law()[at], at)) for at, key in enumerate(keys)]
+    tables, every = prepare(model, cluster, beside(plans)), slice(None)
+    layout, end = layout_of(tables, every), tables.ends.of(every)
+    return [*map(float, step_seconds(layout, layout.plan, tables.software, end, tables.core_share))]
 
 
 def _prediction(
@@ -231,7 +211,7 @@ def _remedy(part: str, plan: Plan, cluster: Cluster) -> str:
 
 @lru_cache(maxsize=1024)
 def speed_up(cluster: Cluster, resource: str, factor: float) -> Cluster:
-    """The same cluster with one resource scaled: flops, memory bandwidth, nvlink, network."""
+    """The same cluster with one of RESOURCES scaled."""
     gpu = cluster.gpu
     if resource == "nvlink":
         return replace(cluster, nvlink=replace(cluster.nvlink, bandwidth=cluster.nvlink.bandwidth * factor))

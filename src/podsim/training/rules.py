@@ -9,8 +9,9 @@ uses one is predicted with a warning, as the question "what would it have brough
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,14 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute
+from podsim.training.plan_values import (
+    ARRAY_FIELDS,
+    SCHEDULE_CODES,
+    PlanValues,
+    Recompute,
+    beside,
+    has_any,
+)
 from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
@@ -80,6 +88,8 @@ def _divisors(number: int, limit: int = 1 << 16) -> str:
 
 def _mod(a: Any, b: Any) -> Any:
     """a % b, where b may be broken (zero or negative): another rule reports that."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a % max(b, 1)
     return np.asarray(a) % np.maximum(b, 1)
 
 
@@ -89,7 +99,7 @@ _DEGREES = ("tp", "pp", "virtual_stages", "dp", "cp", "ep", "micro_batch", "glob
 
 
 def _not_positive(plan: PlanValues, f: Facts) -> Any:
-    return np.logical_or.reduce(np.broadcast_arrays(*(np.asarray(getattr(plan, n)) < 1 for n in _DEGREES)))
+    return reduce(or_, (getattr(plan, name) < 1 for name in _DEGREES))
 
 
 def _say_not_positive(plan: PlanValues, f: Facts) -> str:
@@ -101,10 +111,6 @@ def _kv_uneven(plan: PlanValues, f: Facts) -> Any:
     return (_mod(f.kv_heads, plan.tp) != 0) & (_mod(plan.tp, f.kv_heads or 1) != 0)
 
 
-def _batch_uneven(plan: PlanValues, f: Facts) -> Any:
-    return _mod(plan.global_batch, plan.dp * np.asarray(plan.micro_batch)) != 0
-
-
 def _say_batch(plan: PlanValues, f: Facts) -> str:
     shown = _divisors(int(plan.global_batch))
     return (
@@ -113,8 +119,8 @@ def _say_batch(plan: PlanValues, f: Facts) -> str:
     )
 
 
-_ENTRIES = tuple((int(SCHEDULE_CODES[name]), entry) for name, entry in SCHEDULES.items())
-_ENDLESS = tuple(code for code, entry in _ENTRIES if not entry.flush)
+_ENTRIES = {int(SCHEDULE_CODES[name]): entry for name, entry in SCHEDULES.items()}
+_ENDLESS = np.array([not _ENTRIES[code].flush for code in sorted(_ENTRIES)])
 
 
 def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
@@ -123,12 +129,10 @@ def _size_broken(of: str) -> Callable[[PlanValues, Facts], Any]:
     def broken(plan: PlanValues, f: Facts) -> Any:
         schedule, m = np.asarray(plan.schedule), _micro_batches(plan)
         broken_plans: Any = np.False_
-        for code, entry in _ENTRIES:
-            rules = [rule for rule in entry.rules if rule.of == of]
-            chosen = schedule == code
-            if rules and chosen.any():
-                wrong = np.logical_or.reduce([rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules])
-                broken_plans = broken_plans | (chosen & wrong)
+        for code in plan.schedule_codes:
+            rules = [rule for rule in _ENTRIES[code].rules if rule.of == of]
+            wrong = [rule.broken(plan.pp, plan.virtual_stages, m) for rule in rules]
+            broken_plans = broken_plans | ((schedule == code) & reduce(np.logical_or, wrong, np.False_))
         return broken_plans
 
     return broken
@@ -147,30 +151,25 @@ def _micro_batches(plan: PlanValues) -> Any:
     return np.asarray(plan.global_batch) // np.maximum(plan.dp * np.asarray(plan.micro_batch), 1)
 
 
-def _cp_uneven(plan: PlanValues, f: Facts) -> Any:
-    parts = np.where(np.asarray(plan.cp) > 1, plan.cp * np.asarray(2 if f.causal else 1), 1)
-    return _mod(f.length, parts) != 0
-
-
 @lru_cache(maxsize=1)
 def _folding() -> tuple[str, ...]:
     return tuple(name for name in software_names() if load_software(name).folds_experts)
 
 
-def _folds(plan: PlanValues) -> Any:
-    return np.asarray(plan.software in _folding())
+def _folds(plan: PlanValues) -> bool:
+    return plan.software in _folding()
 
 
 RULES: tuple[Rule, ...] = (
     ("positive", _not_positive, _say_not_positive),
     (
         "gpus",
-        lambda p, f: np.asarray(p.gpus) > f.gpus,
+        lambda p, f: p.gpus > f.gpus,
         lambda p, f: f"tp x pp x dp x cp = {p.gpus} GPUs, but the cluster has {f.gpus}",
     ),
     (
         "streamed weights",
-        lambda p, f: f.streams & (np.maximum.reduce(np.broadcast_arrays(p.tp, p.pp, p.cp, p.ep)) > 1),
+        lambda p, f: f.streams & (reduce(np.maximum, (p.tp, p.pp, p.cp, p.ep)) > 1),
         lambda p, f: (
             f"tp={p.tp}, pp={p.pp}, cp={p.cp}, ep={p.ep}: weights stream layer by layer through each whole wafer, "
             "so tp, pp, cp and ep are 1; dp may be anything"
@@ -197,7 +196,7 @@ RULES: tuple[Rule, ...] = (
     (
         "layers",
         # embedding and head may be parts of their own, where their rank has other parts, too
-        lambda p, f: np.asarray(p.pp) * p.virtual_stages > f.layers + 2 * (np.asarray(p.virtual_stages) > 1),
+        lambda p, f: p.pp * p.virtual_stages > f.layers + 2 * (p.virtual_stages > 1),
         lambda p, f: (
             f"pp x virtual_stages = {p.pp} x {p.virtual_stages} is more than layers={f.layers}; at most "
             + (f"{f.layers}" if p.virtual_stages == 1 else f"{f.layers + 2}, the ends alone")
@@ -208,16 +207,16 @@ RULES: tuple[Rule, ...] = (
     ("schedule's batches", _size_broken("batches"), _say_size("batches")),
     (
         "asynchronous zero",
-        lambda p, f: np.isin(p.schedule, _ENDLESS) & (np.asarray(p.zero) > 1),
+        lambda p, f: _ENDLESS[p.schedule] & (p.zero > 1),
         lambda p, f: (
             f"schedule={p.describe()['schedule']} with zero={p.zero}: it keeps versions of whole weights; "
             "zero may be 0, 1"
         ),
     ),
-    ("batch", _batch_uneven, _say_batch),
+    ("batch", lambda p, f: _mod(p.global_batch, p.dp * p.micro_batch) != 0, _say_batch),
     (
         "context",
-        _cp_uneven,
+        lambda p, f: _mod(f.length, p.cp * (1 + f.causal * (p.cp > 1))) != 0,
         lambda p, f: (
             f"cp={p.cp} does not divide a sequence of {f.length} tokens into equal "
             f"{'causally balanced halves (2 x cp parts)' if f.causal else 'parts'}; cp may be "
@@ -226,17 +225,14 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "sequence parallel",
-        lambda p, f: np.asarray(p.sequence_parallel).astype(bool) & (np.asarray(p.tp) < 2),
+        lambda p, f: (p.sequence_parallel != 0) & (p.tp < 2),
         lambda p, f: (
             f"sequence_parallel with tp={p.tp}; it divides over the TP group, so tp must be 2 or more"
         ),
     ),
     (
         "sequence split",
-        lambda p, f: (
-            np.asarray(p.sequence_parallel).astype(bool)
-            & (_mod(f.length, np.asarray(p.tp) * np.asarray(p.cp)) != 0)
-        ),
+        lambda p, f: (p.sequence_parallel != 0) & (_mod(f.length, p.tp * p.cp) != 0),
         lambda p, f: (
             f"tp x cp = {p.tp} x {p.cp} does not divide a sequence of {f.length} tokens, "
             f"which sequence parallelism needs; tp x cp may be {_divisors(f.length)}"
@@ -244,7 +240,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "experts",
-        lambda p, f: (np.asarray(p.ep) > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
+        lambda p, f: (p.ep > 1) & (_mod(max(f.experts, 1), p.ep) != 0),
         lambda p, f: (
             f"ep={p.ep} does not divide experts={f.experts}; ep may be {_divisors(f.experts)}"
             if f.experts
@@ -266,7 +262,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "folded experts",
-        lambda p, f: (p.expert_ranks != p.tp) & (~_folds(p) | (_mod(p.tp, p.expert_ranks) != 0)),
+        lambda p, f: (p.expert_ranks != p.tp) & ((not _folds(p)) | (_mod(p.tp, p.expert_ranks) != 0)),
         lambda p, f: (
             f"expert_tp={p.expert_tp} does not divide tp={p.tp}; expert_tp may be {_divisors(int(p.tp))}"
             if _folds(p)
@@ -276,7 +272,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "folded tokens",
-        lambda p, f: (p.expert_ranks != p.tp) & ~np.asarray(p.sequence_parallel).astype(bool),
+        lambda p, f: (p.expert_ranks != p.tp) & (p.sequence_parallel == 0),
         lambda p, f: (
             f"expert_tp={p.expert_tp} with tp={p.tp} and no sequence_parallel: the TP group would send the same tokens "
             f"{p.tp} times; add sequence_parallel, or set expert_tp={p.tp}"
@@ -284,14 +280,13 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "zero",
-        lambda p, f: (np.asarray(p.zero) < 0) | (np.asarray(p.zero) > 3),
+        lambda p, f: (p.zero < 0) | (p.zero > 3),
         lambda p, f: f"zero={p.zero}; zero may be 0, 1, 2, 3",
     ),
     (
         "zero 2 pipeline",
         lambda p, f: (
-            (p.exchange_level < np.asarray(p.zero))
-            & ((np.asarray(p.virtual_stages) == 1) | (not reduces_by_round(p.software)))
+            (p.exchange_level < p.zero) & ((p.virtual_stages == 1) | (not reduces_by_round(p.software)))
         ),
         lambda p, f: (
             f"zero=2 with pp={p.pp} on {p.software}: a stage keeps the gradients of all its micro-batches until the "
@@ -300,13 +295,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "shard",
-        lambda p, f: (
-            (np.asarray(p.shard) < 0)
-            | (
-                (np.asarray(p.shard) > 0)
-                & ((_mod(np.asarray(p.dp) * p.cp, p.shard) != 0) | (np.asarray(p.zero) == 0))
-            )
-        ),
+        lambda p, f: (p.shard < 0) | ((p.shard > 0) & ((_mod(p.dp * p.cp, p.shard) != 0) | (p.zero == 0))),
         lambda p, f: (
             f"shard={p.shard} with zero={p.zero}; it needs zero of 1 or more and must divide "
             f"dp x cp = {p.dp} x {p.cp}: {_divisors(int(p.dp * p.cp))} (or 0, all of them)"
@@ -315,9 +304,9 @@ RULES: tuple[Rule, ...] = (
     (
         "recompute layers",
         lambda p, f: (
-            (np.asarray(p.recompute_layers) < 0)
-            | ((np.asarray(p.recompute_layers) > 0) & (np.asarray(p.recompute) != Recompute.FULL))
-            | (np.asarray(p.recompute_layers) > -(-f.layers // np.maximum(p.pp, 1)))
+            (p.recompute_layers < 0)
+            | ((p.recompute_layers > 0) & (p.recompute != Recompute.FULL))
+            | (p.recompute_layers > -(-f.layers // np.maximum(p.pp, 1)))
         ),
         lambda p, f: (
             f"recompute_layers={p.recompute_layers} with recompute={p.describe()['recompute']} and "
@@ -326,10 +315,14 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "flash",
-        lambda p, f: np.asarray(p.flash).astype(bool) & (not f.has_fused_attention),
+        lambda p, f: (p.flash != 0) & (not f.has_fused_attention),
         lambda p, f: f"flash attention needs compute capability 7.5 or newer, this GPU has {f.capability}",
     ),
 )
+
+
+_LARGEST = 1 << 15
+"""the largest number of a plan of which four multiply in 64 bits"""
 
 
 def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
@@ -339,19 +332,42 @@ def violations(plan: PlanValues, f: Facts) -> dict[str, Bools]:
 
 def problems(plan: PlanValues, model: Model, cluster: Cluster) -> list[str]:
     """Every rule a scalar plan breaks, worded."""
-    wrong = [n for n in ARRAY_FIELDS if np.ndim(getattr(plan, n)) == 0 and not _is_whole(getattr(plan, n))]
+    unreadable = _unreadable(plan, model)
+    if unreadable:
+        return unreadable
+    f = facts(model, cluster, plan.length(model))
+    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+
+
+def problems_of_each(plans: Sequence[PlanValues], model: Model, cluster: Cluster) -> list[list[str]]:
+    """The problems of scalar plans that differ in numbers and flags alone, all held to a rule at once."""
+    if any(_unreadable(plan, model) or _largest(plan) > _LARGEST for plan in plans):
+        return [problems(plan, model, cluster) for plan in plans]
+    f = facts(model, cluster, plans[0].length(model))
+    broken = violations(beside(plans), f)
+    words, said = _text_problems(plans[0], f), [(say, broken[name]) for name, _, say in RULES]
+    columns = [(say, np.broadcast_to(wrong, len(plans)).tolist()) for say, wrong in said if wrong.any()]
+    return [[*(say(plan, f) for say, wrong in columns if wrong[at]), *words] for at, plan in enumerate(plans)]
+
+
+def _largest(plan: PlanValues) -> int:
+    return max(abs(int(getattr(plan, name))) for name in ARRAY_FIELDS)
+
+
+def _unreadable(plan: PlanValues, model: Model) -> list[str]:
+    """What keeps a scalar plan from being held to the rules."""
+    wrong = [n for n in ARRAY_FIELDS if not _is_whole(v := getattr(plan, n)) and np.ndim(v) == 0]
     if wrong:
         return [f"{name}={getattr(plan, name)!r} is not a whole number" for name in wrong]
     length = plan.length(model)
     if not isinstance(length, int) or not 1 <= length <= 1 << 30:
         return [f"sequence={length!r}: a sequence has 1 to {1 << 30} tokens"]
-    f = facts(model, cluster, length)
-    return [*_broken_rules(plan, f), *_text_problems(plan, f)]
+    return []
 
 
 @lru_cache(maxsize=4096)
 def _broken_rules(plan: PlanValues, f: Facts) -> tuple[str, ...]:
-    return tuple(say(plan, f) for _, violated, say in RULES if bool(np.any(violated(plan, f))))
+    return tuple(say(plan, f) for _, violated, say in RULES if has_any(violated(plan, f)))
 
 
 def _is_whole(value: Any) -> bool:

@@ -35,7 +35,7 @@ def weight_copies(
     DualPipe trains each part on two ranks, so that a rank has twice its share of weights, gradients and optimizer.
     Asynchronous schedules train one copy and keep older versions of its weights for backward passes to come.
     """
-    if not any(code in _COPIED for code in _schedule_codes(plan)):
+    if not any(code in _COPIED for code in plan.schedule_codes):
         return None
     copies = schedule_number(plan, first, "copies")
     endless = np.isin(plan.schedule, _ENDLESS)
@@ -48,18 +48,12 @@ _COPIED = tuple(code for code, entry in _ENTRIES.items() if entry.copies is not 
 """The schedules that keep more than one copy of weights."""
 
 
-def _schedule_codes(plan: Plan) -> list[int]:
-    """The schedules that some plan has."""
-    return np.flatnonzero(np.bincount(np.ravel(plan.schedule), minlength=len(_ENTRIES))).tolist()
-
-
 def schedule_number(plan: Plan, first: Shaped[Array, "stage plan"], what: str) -> Shaped[Array, "stage plan"]:
     """The number that each plan's schedule has for its sizes."""
     sizes = [np.asarray(x, dtype=float) for x in (plan.pp, plan.virtual_stages, plan.micro_batches)]
-    codes = _schedule_codes(plan)
-    shape = np.broadcast_shapes(np.shape(first), np.shape(sizes[-1]))
-    number = np.broadcast_to(getattr(_ENTRIES[codes[0]], what)(*sizes, first), shape)
+    codes = plan.schedule_codes
+    number = getattr(_ENTRIES[codes[0]], what)(*sizes, first)
     for code in codes[1:]:
         own = getattr(_ENTRIES[code], what)(*sizes, first)
         number = np.where(np.asarray(plan.schedule) == code, own, number)
-    return np.asarray(number)
+    return np.asarray(number + 0.0 * first)  # of their common shape

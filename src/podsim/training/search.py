@@ -171,9 +171,11 @@ class _Times:
         )  # fmt: skip
         first = known.first()
         seconds = self.seconds_at(first, jobs)
-        last = known.after(first, seconds.min(axis=0))
-        positions = np.union1d(first, last)
-        return positions, self.seconds_at(positions, jobs)
+        others = np.setdiff1d(known.after(first, seconds.min(axis=0)), first)
+        positions = np.concatenate([first, others])
+        seconds = np.concatenate([seconds, self.seconds_at(others, jobs)], axis=1)
+        order = np.argsort(positions)
+        return positions[order], seconds[:, order]
 
 
 def _numbered(used: Array, count: int) -> tuple[Array, Shaped[Array, "position"]]:

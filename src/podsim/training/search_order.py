@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from podsim.answers.prediction import PARTS, Prediction
 from podsim.hardware.cluster import Cluster
+from podsim.training.batch import chunks
 from podsim.training.plan import Plan
 from podsim.training.plan_values import Schedule
 from podsim.training.search import SearchResult
@@ -57,10 +58,14 @@ def fastest_plans(result: SearchResult) -> NDArray[np.int64]:
 
 def first_of_each_layout(result: SearchResult, order: NDArray[np.int64], top: int) -> list[int]:
     """Positions of the first plan of each layout, in order, at most `top`."""
-    plans = result.combinations.take(order % result.memory_bytes.size)
-    degrees = [np.broadcast_to(getattr(plans, name), order.shape) for name in LAYOUT_DEGREES]
-    _, first = np.unique(degrees, axis=1, return_index=True)
-    return [int(position) for position in order[np.sort(first)][:top]]
+    known: dict[tuple[int, ...], int] = {}
+    for part in chunks(order.size, 1024):
+        plans = result.combinations.take(order[part] % result.memory_bytes.size)
+        for position, degrees in zip(order[part].tolist(), plans.rows(LAYOUT_DEGREES), strict=True):
+            known.setdefault(degrees, position)
+        if len(known) >= top:
+            break
+    return list(known.values())[:top]
 
 
 def ranking_reason(prediction: Prediction, best: Prediction, index: int) -> str:

@@ -5,7 +5,7 @@ The seconds are those of the kernel and collective laws, at the speed that a fra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds, fused_algorithm
 from podsim.kernels.elementwise import memory_seconds
 from podsim.kernels.gemm import Layout, gemm_seconds
+from podsim.memo import Memo
 from podsim.network.nccl import Members, collective_seconds
 from podsim.records import dataclass, replace
 from podsim.training.expert_load import expert_load
@@ -22,6 +23,9 @@ from podsim.training.plan import Plan
 from podsim.training.plan_values import Array, Ints
 from podsim.training.software import Software
 from podsim.workload.model import Block, TensorOp
+
+_KERNELS: Memo[Array] = Memo(8192)
+"""The seconds of kernels of single plans, which software and other plans have in common."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,13 @@ def gemm_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, softw
     precision = plan.precision
 
     def of(gemms: slice, layout: Layout) -> Shaped[Array, "gemm op plan"]:
+        def seconds(m: Array, n: Array, k: Array, parts: Array) -> Array:
+            return gemm_seconds(
+                gpu, m, n, k, batch=parts, precision=precision, layout=layout, kernel="grouped"
+            )
+
         sizes = (rows[gemms], columns[gemms], depths[gemms], batch / alone)
-        return alone * _distinct_gemm_seconds(gpu, sizes, precision, layout)
+        return alone * _on_distinct((gpu, precision, layout), sizes, seconds)
 
     # operands of a weight's gradient are stored the other way round, which matters where a dimension is not aligned
     unaligned = any((size % _ALIGNED).any() for size in (m, n, k))
@@ -178,22 +187,19 @@ def cast_elements(
     return m * k * np.where(column, share, 1.0) + n * k, m * n * np.where(row, share, 1.0)
 
 
-def _distinct_gemm_seconds(
-    gpu: Gpu, sizes: tuple[Array, Array, Array, Array], precision: str, layout: Layout
-) -> Shaped[Array, "gemm op plan"]:
-    """gemm_seconds, evaluated once per distinct shape: a search meets each of a few thousand many times.
+def _on_distinct(
+    kernel: tuple[Hashable, ...], sizes: Sequence[Array], seconds: Callable[..., Array]
+) -> Array:
+    """Seconds of kernels of some sizes, evaluated once per distinct size: a search meets each of them many times.
 
-    `sizes`: (m, n, k, batch). A batch is the experts of a rank, whose products are one kernel, or plain ones.
+    Few sizes are kept for other plans and other software.
     """
-    m, n, k, batch = sizes
-    batch = np.broadcast_to(batch, m.shape)
-    if m.size < 256:
-        return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
-    flat = [size.ravel() for size in (m, n, k, batch)]
+    wide = np.broadcast_arrays(*sizes)
+    if wide[0].size < 256:
+        return _KERNELS.of((*kernel, wide[0].shape, *(s.tobytes() for s in sizes)), lambda: seconds(*wide))
+    flat = [size.ravel() for size in wide]
     first, index = _distinct_rows(flat)
-    m, n, k, batch = (size[first] for size in flat)
-    seconds = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
-    return np.asarray(seconds[index].reshape(sizes[0].shape))
+    return np.asarray(seconds(*(size[first] for size in flat))[index].reshape(wide[0].shape))
 
 
 def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
@@ -284,33 +290,34 @@ def _is_softmax_fused(op: TensorOp, plan: Plan, software: Software) -> Array:
 def _attention_seconds(
     gpu: Gpu, op: TensorOp, plan: Plan, sequence: int, algorithm: str, direction: str, fused: bool
 ) -> Array:
-    """Seconds of one direction, evaluated once per distinct size: most fields of a plan change none."""
-    sizes = np.broadcast_arrays(
-        *(np.atleast_1d(np.asarray(size, dtype=float)) for size in (plan.micro_batch, plan.tp, plan.cp))
-    )
-    first, index = _distinct_rows(sizes)
-    batch, tp, cp = (size[first] for size in sizes)
-    shape = AttentionShape(
-        batch=batch,
-        heads=np.maximum(op.heads / tp, 1.0),
-        kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
-        queries=sequence * op.share / cp,
-        keys=float(sequence * op.key_share),
-        head_dim=float(op.head_dim),
-        value_dim=float(op.value_dim or op.head_dim),
-        causal=op.causal,
-        window=op.window,
-    )
-    seconds = attention_seconds(
-        gpu,
-        shape,
-        algorithm=algorithm,  # type: ignore[arg-type]
-        direction=direction,  # type: ignore[arg-type]
-        precision="bf16" if PRECISIONS[plan.precision].is_cast else plan.precision,
-        dropout=op.dropout,
-        fused_softmax=fused,
-    )
-    return np.asarray(seconds[index])
+    """Seconds of one direction."""
+    precision = "bf16" if PRECISIONS[plan.precision].is_cast else plan.precision
+
+    def seconds(batch: Array, tp: Array, cp: Array) -> Array:
+        shape = AttentionShape(
+            batch=batch,
+            heads=np.maximum(op.heads / tp, 1.0),
+            kv_heads=np.maximum((op.kv_heads or op.heads) / tp, 1.0),
+            queries=sequence * op.share / cp,
+            keys=float(sequence * op.key_share),
+            head_dim=float(op.head_dim),
+            value_dim=float(op.value_dim or op.head_dim),
+            causal=op.causal,
+            window=op.window,
+        )
+        return attention_seconds(
+            gpu,
+            shape,
+            algorithm=algorithm,  # type: ignore[arg-type]
+            direction=direction,  # type: ignore[arg-type]
+            precision=precision,
+            dropout=op.dropout,
+            fused_softmax=fused,
+        )
+
+    kernel = (gpu, op, sequence, algorithm, direction, precision, fused)
+    sizes = [np.atleast_1d(np.asarray(size, dtype=float)) for size in (plan.micro_batch, plan.tp, plan.cp)]
+    return _on_distinct(kernel, sizes, seconds)
 
 
 def memory_times(gpu: Gpu, items: Sequence[Item], plan: Plan, sequence: int, software: Software) -> OpTimes:

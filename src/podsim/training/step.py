@@ -18,14 +18,17 @@ import numpy as np
 from podsim.axes import Shaped
 from podsim.training.layout import Groups, Layout, Passes, Paths, Sends, StepEnd
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Schedule
+from podsim.training.plan_values import Array, Schedule, has_any
 from podsim.training.software import Software
 from podsim.training.waits import ByOverlap, Waits, of_longest, pair_saving_seconds
 
 SPLIT = ("compute", "memory", "launch", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "host")
 """The parts of a step, in the order of exposed_parts."""
-_FREE = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
+WAYS = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
+"""The steps that parts are differences of, [way, what counts]: the exchanges of data-parallel ranks, and sends."""
+_SHARED = ("reduce", "gather", "layer_gather", "layer_reduce", "embedding")
 """The exchanges of data-parallel ranks, as fields of Groups."""
+_GROUPS = tuple(field.name for field in fields(Groups))
 _FORWARD_FIRST = np.array([code in (Schedule.GPIPE, Schedule.BREADTH_FIRST) for code in Schedule])
 
 
@@ -111,8 +114,7 @@ def path_seconds(
 
     `far`: s beyond that of the sends to other nodes.
     """
-    path = paths.sends * sends.near_seconds
-    path += paths.charges * charge
+    path = paths.sends * sends.near_seconds + paths.charges * charge
     if far is not None:
         path += far
     for block, forward in enumerate(passes.forward):
@@ -132,7 +134,7 @@ def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]
         return np.zeros_like(layout.path_seconds)
     paths = layout.paths
     closing = paths.closing * waits.last_pass_slowdown_seconds()
-    if (layout.chunks > 1).any():
+    if has_any(layout.chunks > 1):
         later = paths.staying * waits.later_pass_slowdown_seconds(paths.passes_after)
         closing = closing + np.where(layout.chunks > 1, later, 0.0)
     return closing
@@ -146,7 +148,7 @@ def _path_exchange_seconds(
     total = closing if overlapped else np.zeros_like(closing)
     if layout.passes.exchanges is not None:
         total = total - pair_saving_seconds(layout, waits, overlapped=overlapped)
-    if not (waits.zero >= 2).any():
+    if not has_any(waits.zero >= 2):
         return total
     ahead = waits.paying_path_share(paths.forward_passes)
     forward = waits.forward_seconds(
@@ -173,7 +175,7 @@ def _stage_exchange_seconds(
 
     In a pipeline the first gather and the last reduction of a pass may hide behind waiting.
     """
-    if not (waits.zero >= 2).any():
+    if not has_any(waits.zero >= 2):
         return 0.0
     chunks, layers = layout.chunks, layout.passes.layers
     hidden = np.where(np.asarray(layout.plan.pp) > 1, chunks, 0.0)
@@ -190,22 +192,32 @@ def _mean_of_ranks(layout: Layout, stages: Shaped[Array, "... stage plan"]) -> S
 
 
 def part_seconds(
-    layout: Layout, end: StepEnd, software: Software, core_share: float
+    layout: Layout, end: StepEnd, software: Software, core_share: float, shared: Shaped[Array, "row"]
 ) -> tuple[Shaped[Array, "plan"], Shaped[Array, "part plan"]]:
-    """(s of the step, s of its parts): exposed_parts of the step, and of the rank whose passes take longest."""
-    no_time = np.zeros_like(end.last.optimizer)
-    kept = {f.name: getattr(end.last, f.name) for f in fields(Groups) if f.name not in _FREE}
-    local_end = StepEnd(last=Groups(**kept, **dict.fromkeys(_FREE, no_time)), first=None)
-    ways = ((layout, end), (layout, local_end), (_without_sends(layout), local_end))
-    steps = [step_seconds(some, layout.plan, software, at, core_share) for some, at in ways]
-    parts, busiest = layout.passes.stage_parts, layout.stage_seconds.argmax(axis=0)
-    own = parts[..., busiest, np.arange(busiest.size)] if core_share == 1 else _mean_of_ranks(layout, parts)
-    host = np.full_like(layout.micro_batches, software.host_step)
-    return steps[0], exposed_parts(steps, layout.micro_batches * own, end.last.optimizer, host)
+    """(s of the step, s of its parts): exposed_parts of the step, and of the rank whose passes take longest.
+
+    The rows of layout and end are the plans under each of WAYS, in turn; `shared`: whether their exchanges count.
+    """
+    first = None if end.first is None else _counted(end.first, shared)
+    ends = StepEnd(last=_counted(end.last, shared), first=first)
+    steps = step_seconds(layout, layout.plan, software, ends, core_share).reshape(len(WAYS), -1)
+    plans = slice(steps.shape[1])
+    parts, busiest = layout.passes.stage_parts[..., plans], layout.stage_seconds[:, plans].argmax(axis=0)
+    own = parts[..., busiest, np.arange(busiest.size)]
+    if core_share < 1:
+        own = _mean_of_ranks(layout, layout.passes.stage_parts)[..., plans]
+    host = np.full_like(steps[0], software.host_step)
+    return steps[0], exposed_parts(steps, layout.micro_batches[plans] * own, end.last.optimizer[plans], host)
+
+
+def _counted(groups: Groups, shared: Shaped[Array, "row"]) -> Groups:
+    """Exchanges of a step's end, where they count."""
+    columns = {name: getattr(groups, name) for name in _GROUPS}
+    return Groups(**columns | {name: columns[name] * shared for name in _SHARED})
 
 
 def exposed_parts(
-    steps: Sequence[Array], passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
+    steps: Sequence[Array] | Array, passes: Shaped[Array, "part plan"], optimizer: Array, host: Array
 ) -> Shaped[Array, "part plan"]:
     """Seconds of each part of a step (SPLIT), by one rule for the closed form and the simulation.
 
@@ -217,15 +229,4 @@ def exposed_parts(
     step, local, alone = np.minimum.accumulate(steps)
     rest = alone - passes.sum(axis=0) - optimizer - host
     bubble = np.where(rest > 1e-12 * alone, rest, 0.0)  # less is rounding
-    return np.stack([*passes, local - alone, step - local, bubble, optimizer, host])
-
-
-def _without_sends(layout: Layout) -> Layout:
-    """The layout of pipelines whose sends take no time."""
-    paths, free = layout.paths, np.zeros_like(layout.charge_seconds)
-    sent = paths.sends * layout.sends.near_seconds + paths.charges * layout.charge_seconds
-    if layout.far_seconds is not None:
-        sent = sent + layout.far_seconds
-    alone = layout.sends.stages_per_node
-    sends = Sends(near_seconds=free, further_seconds=free, stages_per_node=alone, mean_seconds=free)
-    return replace(layout, path_seconds=layout.path_seconds - sent, charge_seconds=free, sends=sends)
+    return np.array([*passes, local - alone, step - local, bubble, optimizer, host])

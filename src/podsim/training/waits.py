@@ -20,7 +20,7 @@ from podsim.axes import Shaped
 from podsim.records import dataclass
 from podsim.training.layout import Groups, Layout, Passes
 from podsim.training.plan import Plan
-from podsim.training.plan_values import Array, Schedule
+from podsim.training.plan_values import Array, Schedule, has_any
 from podsim.training.software import Software
 
 
@@ -38,7 +38,7 @@ class ByOverlap:
     @classmethod
     def of(cls, overlaps: Array, seconds: Callable[[bool], Array]) -> ByOverlap:
         """Seconds with and without overlap, each only where some plan needs it."""
-        overlapped = seconds(True) if overlaps.any() else None
+        overlapped = seconds(True) if has_any(overlaps) else None
         return cls(overlaps, overlapped, None if overlaps.all() else seconds(False))
 
     def of_plan(self, function: Callable[[Array], Array]) -> Array:
@@ -183,7 +183,7 @@ class Waits:
         gradients = self._gradient_seconds(layers, overlapped)
         return (
             np.where(is_full, self._weight_seconds(layers, overlapped), gradients)
-            if is_full.any()
+            if has_any(is_full)
             else gradients
         )
 
@@ -278,13 +278,13 @@ class Waits:
         start = first + others * self._exposed_seconds(gather, passes.layer_forward)
         last = self._exposed_seconds(reduce, passes.backward[0])
         end = last + others * self._exposed_seconds(reduce, passes.layer_closing)
-        if (np.asarray(plan.virtual_stages) > 1).any():
+        if has_any(np.asarray(plan.virtual_stages) > 1):
             start, end = self._chunk_end_seconds(start, end, first, slowdown)
         opening = np.where(plan.overlap_param, start, groups.gather)
         closing = np.where(plan.overlap_grad, end, groups.reduce)
         closing = np.where(self.zero == 3, groups.reduce, np.where(self.zero == 2, 0.0, closing))
         has_gather = (self.zero == 1) | (self.zero == 2)
-        if (np.asarray(plan.zero) != self.zero).any():
+        if has_any(np.asarray(plan.zero) != self.zero):
             closing = closing + self._round_seconds
         return np.asarray(np.where(has_gather, opening, 0.0) + closing + groups.embedding)
 
@@ -340,7 +340,7 @@ def pair_saving_seconds(layout: Layout, waits: Waits, *, overlapped: bool) -> Sh
     )
     compute = forward + backward - sent
     data = np.zeros(1)
-    if (np.asarray(waits.plan.zero) == 3).any():
+    if has_any(np.asarray(waits.plan.zero) == 3):
         share, pairs = waits.paying_share, paths.pairs
         layers = paths.paired_forward[:, 1:-1].sum(axis=1)
         back_layers, embeddings = paths.paired_backward[:, 1:-1].sum(axis=1), paths.paired_backward[:, 0]

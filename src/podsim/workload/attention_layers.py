@@ -45,7 +45,7 @@ def activation(spec: Transformer, name: str, width: int, *, expert: bool = False
     """The MLP's activation: of `width` elements out, and twice as many in if it is gated."""
     inputs = 2 * width if spec.gated else width
     is_kept = spec.activation != "relu" or spec.gated
-    keep = saved_tensor(inputs, "column", expert=expert) if is_kept and inputs else ()
+    keep = saved_tensor(inputs, "column") if is_kept and inputs else ()
     ahead, back = (inputs, width), (width + inputs, inputs)
     return memory_op(name, "activation", "column", ahead=ahead, back=back, saved=keep, expert=expert)
 

@@ -108,7 +108,7 @@ def _adapters(op: TensorOp, rank: int, matrices: int) -> list[TensorOp]:
         inner,
         replace(
             inner, name=f"{op.name}.lora_b", split=divided, n=op.n, k=rank, weight=copies * op.n * rank,
-            saved=(Saved(elements=matrices * rank, split="none", expert=op.expert),),
+            saved=(Saved(elements=matrices * rank, split="none"),),
         ),
     ]  # fmt: skip
 

@@ -41,13 +41,11 @@ class Saved:
     """A tensor kept from the forward pass for the backward pass."""
 
     elements: float
-    """count. The number of elements per token, before division."""
+    """count. The number of elements per token (of an expert op, per routed copy of it), before division."""
     split: Split
     """The division: "sequence" (only under sequence parallelism), "column" (by tp), "none"."""
     bytes: float = 0.0
     """B. The bytes per element; 0 means the precision of the activations."""
-    expert: bool = False
-    """Whether it is per routed copy of a token (top-k copies, spread over ep ranks) rather than per token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,12 +307,12 @@ class Model:
                 )
         return both / forward if forward else 3.0
 
-    @property
+    @cached_property
     def has_experts(self) -> bool:
         """Whether some layer is a mixture of experts."""
         return any(block.experts for block in self.layers)
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token passes through: top-k of the experts instead of all."""
         total = 0

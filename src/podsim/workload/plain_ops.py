@@ -7,9 +7,9 @@ from typing import Any
 from podsim.workload.model import Kind, Saved, Split, TensorOp
 
 
-def saved_tensor(elements: float, split: Split, *, expert: bool = False) -> tuple[Saved, ...]:
+def saved_tensor(elements: float, split: Split) -> tuple[Saved, ...]:
     """One tensor that is kept for the backward pass, of `elements` per token."""
-    return (Saved(elements=elements, split=split, expert=expert),)
+    return (Saved(elements=elements, split=split),)
 
 
 def linear(

@@ -54,7 +54,7 @@ def _mixture(spec: Transformer) -> list[TensorOp]:
     router = linear("moe.router", "sequence", h, experts, bias=spec.router_bias, keep=layer_input(spec))
     scores = 2.0 * experts
     dispatch = _router_op("moe.dispatch", (inside + scores, k * inside + scores), (k * inside, inside))
-    inner, outer = saved_tensor(f, "column", expert=True), saved_tensor(inside, "sequence", expert=True)
+    inner, outer = saved_tensor(f, "column"), saved_tensor(inside, "sequence")
     ops = [
         dispatch,
         _expert(linear("moe.up", "column", inside, wide * f, bias=spec.mlp_bias, copies=experts, keep=outer)),

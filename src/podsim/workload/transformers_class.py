@@ -184,7 +184,7 @@ def _product(name: str, inner: int, outer: int, copies: int, hidden: int) -> Ten
     split: Split = "row" if _ROWS.search(name) or (copies > 1 and outer == hidden) else "column"
     return TensorOp(
         name=name, kind="gemm", split=split, n=outer, k=inner, weight=copies * inner * outer, expert=copies > 1,
-        saved=(Saved(elements=inner, split="column" if split == "row" else "sequence", expert=copies > 1),),
+        saved=(Saved(elements=inner, split="column" if split == "row" else "sequence"),),
     )  # fmt: skip
 
 

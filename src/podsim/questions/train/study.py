@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -22,7 +23,7 @@ from podsim.studies.answer_store import open_store
 from podsim.studies.fewest import fewest_row
 from podsim.studies.runner import Answer, answers
 from podsim.studies.study_file import Point, Study, read_study
-from podsim.studies.study_rows import look_ahead, study_row
+from podsim.studies.study_rows import predicted_rows, study_row
 from podsim.whole_files import write_whole
 
 CHARTS = ("overview", "days", "money", "energy", "scaling", "pareto")
@@ -161,20 +162,30 @@ def _rows(asked: Study, options: StudyOptions, store: Path | None) -> Iterator[t
     """(the number of a design, its row, whether it was computed now), as they come."""
     with open_store(store) as kept:
         for number, answer, is_new in answers(asked.points, ask_chunk, options.executor, kept):
-            yield number, _named(asked.points[number], answer), is_new
+            point = asked.points[number]
+            if not is_new:
+                _check_answer(point, answer)
+            yield number, StudyRow(**{**answer, "settings": point.settings, "name": point.name}), is_new
 
 
 def ask_chunk(questions: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Answer]:
     """Plain answers to (question, settings), in any process."""
-    look_ahead(questions)
+    together = [at for at, (question, _) in enumerate(questions) if question == "predict"]
+    rows: dict[int, StudyRow | None] = {}
+    with suppress(Exception):  # one design stops them all; each by itself says what is wrong
+        rows = dict(zip(together, predicted_rows([questions[at][1] for at in together]), strict=True))
     return [
-        plain_value(fewest_row(settings, ask) if question == "fewest" else study_row(question, settings, ask))
-        for question, settings in questions
+        plain_value(
+            fewest_row(settings, ask)
+            if question == "fewest"
+            else rows.get(at) or study_row(question, settings, ask)
+        )
+        for at, (question, settings) in enumerate(questions)
     ]
 
 
-def _named(point: Point, answer: Answer) -> StudyRow:
-    """The row of a stored answer, under the name that its design has now. Raises PodsimError for a damaged one."""
+def _check_answer(point: Point, answer: Answer) -> None:
+    """Raise PodsimError for a stored answer that is damaged."""
     hints = {field.name: str(field.type) for field in fields(StudyRow)}
     if not {"question", "status"} <= answer.keys() <= hints.keys() or not all(
         _fits(value, hints[name]) for name, value in answer.items()
@@ -182,7 +193,6 @@ def _named(point: Point, answer: Answer) -> StudyRow:
         raise PodsimError(
             f"{point.name[:80]}: its stored answer is not as podsim wrote it; give another --store, or take that away"
         )
-    return StudyRow(**{**answer, "settings": point.settings, "name": point.name})
 
 
 def _fits(value: object, hint: str) -> bool:
