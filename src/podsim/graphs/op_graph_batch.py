@@ -93,6 +93,7 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
 
 def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
     """The ops of several graphs as one, without edges: what each op costs is priced in one call."""
+    assert len({graph.element for graph in graphs}) == 1, "elements of several sizes"
     columns = {field.name: [getattr(graph, field.name) for graph in graphs] for field in fields(OpGraph)}
     joined: dict[str, Any] = {
         name: np.concatenate(parts) for name, parts in columns.items() if isinstance(parts[0], np.ndarray)

@@ -190,13 +190,13 @@ def _distinct_gemm_seconds(
     if m.size < 256:
         return gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     flat = [size.ravel() for size in (m, n, k, batch)]
-    first, index = _distinct_rows(flat)
+    first, index = distinct_rows(flat)
     m, n, k, batch = (size[first] for size in flat)
     seconds = gemm_seconds(gpu, m, n, k, batch=batch, precision=precision, layout=layout, kernel="grouped")
     return np.asarray(seconds[index].reshape(sizes[0].shape))
 
 
-def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
+def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
     """(position of one row for each distinct row, the distinct row of each) of columns of any numbers.
 
     Hashes of 64 bits distinguish the rows; should two collide, columns are numbered one after the other.
@@ -288,7 +288,7 @@ def _attention_seconds(
     sizes = np.broadcast_arrays(
         *(np.atleast_1d(np.asarray(size, dtype=float)) for size in (plan.micro_batch, plan.tp, plan.cp))
     )
-    first, index = _distinct_rows(sizes)
+    first, index = distinct_rows(sizes)
     batch, tp, cp = (size[first] for size in sizes)
     shape = AttentionShape(
         batch=batch,
