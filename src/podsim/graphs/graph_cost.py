@@ -151,7 +151,7 @@ def plain_costs(
         memory_back=_memory_seconds(gpu, extra, kernels_back) + _memory_seconds(gpu, turned_back, np.ones(1)),
         moved=moved + turned, moved_back=moved_back + turned_back,
         light=np.maximum(arithmetic, memory),
-        bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
+        bound=tuple(np.where(arithmetic > memory, "arithmetic", "memory").tolist()),
     )  # fmt: skip
 
 

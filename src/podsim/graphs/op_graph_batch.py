@@ -83,10 +83,9 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
         for name, pair in columns.items()
         if isinstance(pair[0], np.ndarray) and name not in _SAME
     }
-    shapes = tuple(
-        first if first == second else tuple(line(a, b) for a, b in zip(first, second, strict=True))
-        for first, second in zip(single.shapes, double.shapes, strict=True)
-    )
+    pairs = list(zip(single.shapes, double.shapes, strict=True))
+    known = {pair: tuple(line(a, b) for a, b in zip(*pair, strict=True)) for pair in set(pairs)}
+    shapes = tuple(known[pair] for pair in pairs)
     changed: dict[str, Any] = {**arrays, "shapes": shapes, "batch": batch}
     return replace(single, **changed)
 

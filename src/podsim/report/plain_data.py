@@ -19,6 +19,8 @@ def plain_value(value: Any) -> Any:
     An answer with `shown_fields` says itself what its data are. A field marked `optional` answers a question that not
     every user asks; while it is None it is left out.
     """
+    if isinstance(value, (str, int, float)) or value is None:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
     if is_dataclass(value) and not isinstance(value, type):
         own = getattr(value, "shown_fields", lambda: _shown_fields(value))
         return {name: plain_value(item) for name, item in own().items()}
@@ -26,8 +28,6 @@ def plain_value(value: Any) -> Any:
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain_value(item) for item in value]
-    if isinstance(value, (str, bool, int, float)) or value is None:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
     if hasattr(value, "tolist"):  # an array of numpy, or one number of it
         return plain_value(value.tolist())
     return str(value)
