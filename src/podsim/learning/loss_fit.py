@@ -92,11 +92,6 @@ class _Problem:
         return np.flatnonzero(self.form.free)
 
     @cached_property
-    def _scaled(self) -> Array:
-        """The weights over their sum and the width of Huber's loss."""
-        return self._scale * self.weights
-
-    @cached_property
     def _scale(self) -> float:
         return 1.0 / float(self.weights.sum() * self.huber)
 
@@ -106,7 +101,7 @@ class _Problem:
 
     def full(self, free: Array) -> Array:
         """All coordinates."""
-        values = np.array(self.form.fixed)
+        values = np.multiply.outer(self.form.fixed, np.ones(free.shape[1:]))
         values[self._free] = free
         return values
 
@@ -131,7 +126,7 @@ class _Problem:
         slope, loss = self._slopes(total)
         value = self._scale * float(self.weights @ loss)
         share, above = np.exp(short - both), np.exp(excess - total)
-        pushed = self._scaled * slope
+        pushed = self._scale * self.weights * slope
         inner = pushed * above * np.exp(at[5])
         by_size = inner * share
         by_data = inner - by_size
@@ -139,11 +134,8 @@ class _Problem:
             (pushed * (1 - above)).sum(), by_size.sum(), by_data.sum(), -(by_size @ self.parameters),
             -(by_data @ self.tokens), inner @ both,
         ])  # fmt: skip
-        if self.form.is_pulled:
-            away = (at - _USUAL) * self._pull
-            value += 0.5 * float(away @ away)
-            gradient += away * self._pull
-        return value, gradient[self._free]
+        away = (at - _USUAL) * self._pull
+        return value + 0.5 * float(away @ away), (gradient + away * self._pull)[self._free]
 
     def descend(self, start: Array, rounds: int = 200, precision: float = 1e-9) -> tuple[Array, float]:
         """(free coordinates, cost) of the valley below a start."""
@@ -154,19 +146,18 @@ class _Problem:
     def starts(self) -> list[Array]:
         """The most promising of a grid of starts, best first."""
         least, middle = float(np.exp(self.loss.min())), float(np.exp(np.median(self.loss)))
-        grid = []
-        for floor, share, first, second, coupling in itertools.product(
+        grid = itertools.product(
             (0.3, 0.6, 0.8, 0.95), (0.2, 0.5, 0.8), (0.25, 0.45, 0.8), (0.25, 0.45, 0.8), (0.0, -0.7)
-        ):
-            rest = (middle - floor * least) ** np.exp(-coupling)
-            logs = np.log([floor * least, share * rest, (1 - share) * rest]).tolist()
-            grid.append(self.full(np.array([*logs, first, second, coupling])[self._free]))
-        at = np.array(grid)  # [start, coordinate]
-        _, losses = self._slopes(self._logs(at.T[:, :, None])[-1])
+        )
+        floor, share, first, second, coupling = np.array(list(grid)).T
+        rest = (middle - floor * least) ** np.exp(-coupling)
+        at = np.array([floor * least, share * rest, (1 - share) * rest, first, second, coupling])
+        at[:3] = np.log(at[:3])
+        at = self.full(at[self._free])  # [coordinate, start]
+        _, losses = self._slopes(self._logs(at[:, :, None])[-1])
         costs = self._scale * (losses @ self.weights)
-        if self.form.is_pulled:
-            costs += 0.5 * (((at - _USUAL) * self._pull) ** 2).sum(axis=1)
-        return [grid[best][self._free] for best in np.argsort(costs, kind="stable")[:_STARTS]]
+        costs += 0.5 * (((at.T - _USUAL) * self._pull) ** 2).sum(axis=1)
+        return list(at[self._free].T[np.argsort(costs, kind="stable")[:_STARTS]])
 
     def constants(self, free: Array) -> Array:
         """Coordinates that count parameters and tokens from one, not from the typical ones."""
