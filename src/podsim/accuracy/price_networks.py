@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from podsim.accuracy.bands_networks import NetworkFeatures, band_of_graph, features_of_graph
 from podsim.accuracy.measured_runs import (
     NotExpressible,
-    described_run,
     described_runs,
     read_cluster,
     read_settings,
@@ -76,11 +75,6 @@ def price_networks(rows: Rows) -> Priced:
         band = band_of_graph(costs.features(run))
         bands[id] = (predictions[id] / (1 + band.high), predictions[id] / (1 + band.low))
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals, bands=bands)
-
-
-def network_run(row: Mapping[str, str]) -> NetworkRun:
-    """The run of a row of captured networks; NotExpressible with the reason."""
-    return described_run(row, read_network_run)
 
 
 def network_runs(

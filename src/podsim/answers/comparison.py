@@ -42,17 +42,12 @@ QUANTITIES = {
 """what is measured -> (SI unit, whether more is better)"""
 
 
-_KNOWN_ROLES = (*ROLES, BROKEN)
-
-
 def _check(what: str, role: str, values: Iterable[float], where: str) -> None:
     """Raise TableError unless the quantity and role are known and the values finite and positive."""
-    if what in QUANTITIES and role in _KNOWN_ROLES and all(0 < value < math.inf for value in values):
-        return
     problems = []
     if what not in QUANTITIES:
         problems.append(unknown_name("quantity", what, QUANTITIES))
-    if role not in _KNOWN_ROLES:
+    if role not in (*ROLES, BROKEN):
         problems.append(unknown_name("role", role, ROLES))
     problems += [f"{v!r} is not a finite positive number" for v in values if not (math.isfinite(v) and v > 0)]
     if problems:

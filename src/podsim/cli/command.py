@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -296,7 +295,7 @@ def answer_json(answer: Any, view: View) -> str:
         "version": __version__, "command": shlex.join(words), "units": load("report.field_notes:units_of")(answer),
     }  # fmt: skip
     rest = plain if isinstance(plain, dict) else {"rows": plain}
-    return json.dumps({"podsim": head, **rest}, indent=2, allow_nan=False)
+    return str(load("report.plain_data:to_json")({"podsim": head, **rest}))
 
 
 @contextmanager

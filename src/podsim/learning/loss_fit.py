@@ -189,12 +189,13 @@ def fit_law(
     ends = [problem.descend(rough.descend(start)[0]) for start in problem.starts()]
     best, _ = problem.descend(min(ends, key=lambda end: end[1])[0], precision=1e-13)
     draws = _bootstraps(problem, best, bootstraps)
+    covariance = np.cov(np.array(draws), rowvar=False).tolist() if len(draws) > 1 else ()
     law = LossLaw(
         name=name,
         form=form,
         constants=constants_of(problem.constants(best)),
         fitted=_range(runs),
-        covariance=_covariance(draws),
+        covariance=tuple(map(tuple, covariance)),
         draws=tuple(tuple(draw.tolist()) for draw in draws),
     )
     return with_scatter(law, runs)
@@ -242,13 +243,6 @@ def _bootstraps(problem: _Problem, best: Array, count: int) -> list[Array]:
         drawn = replace(problem, weights=problem.weights * times)
         draws.append(problem.constants(drawn.descend(best, rounds=40)[0]))
     return draws
-
-
-def _covariance(draws: Sequence[Array]) -> tuple[tuple[float, ...], ...]:
-    """The covariance of coordinates over bootstraps; empty for fewer than two."""
-    if len(draws) < 2:
-        return ()
-    return tuple(tuple(row) for row in np.cov(np.array(draws), rowvar=False).tolist())
 
 
 def with_scatter(law: LossLaw, runs: Runs) -> LossLaw:

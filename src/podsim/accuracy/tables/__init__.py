@@ -219,7 +219,7 @@ def load(name: str) -> Rows:
         name=table.slug,
         title=table.title,
         kind=table.of,
-        rows=_rows_by_part(table.of, table.file).get(name, ()),
+        rows=tuple(_rows_by_part(table.of, table.file).get(name, ())),
         what=table.what or kind.what,
         sweep=kind.sweep if table.sweep else (),
         classes=table.classes or kind.classes,
@@ -265,13 +265,13 @@ def _load_file(name: str, own: str = "") -> Rows:
 
 
 @cache
-def _rows_by_part(name: str, own: str) -> dict[str, tuple[Row, ...]]:
+def _rows_by_part(name: str, own: str) -> dict[str, list[Row]]:
     """Named part -> its rows of a packaged file."""
     parts: dict[str, list[Row]] = {}
     for row in _load_file(name, own):
         for part in row.text("tables").split():
             parts.setdefault(part, []).append(row)
-    return {part: tuple(rows) for part, rows in parts.items()}
+    return parts
 
 
 def _scaled(column: str, factor: float) -> Callable[[Row], float | None]:
