@@ -12,12 +12,12 @@ from podsim.accuracy.measured_runs import (
     DESCRIBED,
     NotExpressible,
     cell_text,
+    described_run,
     read_cluster,
     read_count,
     write_settings,
 )
 from podsim.accuracy.price_networks import NetworkRun, read_network_run
-from podsim.accuracy.price_networks import network_run as described_run
 from podsim.accuracy.reading import read_number
 from podsim.accuracy.recipes import MODEL_COLUMNS, Recipe, find_recipe
 from podsim.accuracy.tables import find_kind
@@ -70,7 +70,7 @@ def rate_cells(row: Mapping[str, str]) -> dict[str, str]:
 def network_run(table: str, row: Mapping[str, str]) -> NetworkRun:
     """The run of a row in podsim's words or its own; NotExpressible with the reason."""
     if cell_text(row, "plan") or cell_text(row, "reason"):
-        return described_run(row)
+        return described_run(row, read_network_run)
     try:
         return read_network_run({**row, **network_cells(table, row)})
     except PodsimError as error:

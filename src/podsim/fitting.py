@@ -11,6 +11,7 @@ The solver needs scipy (pip install podsim[calibrate]); `solve_by_search` does w
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -28,6 +29,7 @@ Residuals: TypeAlias = Callable[[Values], Floats]
 
 _ROUNDS = 120
 _SMALLEST_STEP = 1e-3
+_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +82,20 @@ class Solution(NamedTuple):
 
 
 def load_optimizer() -> Any:
-    """The module scipy.optimize; PodsimError with what to install where it is missing."""
+    """The module scipy.optimize; PodsimError with what to install where it is missing.
+
+    Its BLAS reads its number of threads when it loads. Fits have few constants, and idle threads would spin, so it gets
+    one, unless the user chose another number.
+    """
+    is_chosen = _THREADS in os.environ
+    os.environ.setdefault(_THREADS, "1")
     try:
         from scipy import optimize
     except ImportError:
         raise PodsimError(f"fits need scipy: {install_hint('calibrate')}") from None
+    finally:
+        if not is_chosen:
+            del os.environ[_THREADS]
     return optimize
 
 

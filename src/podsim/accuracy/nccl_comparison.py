@@ -12,7 +12,7 @@ from podsim.accuracy.broken_fabric import judge_fabric
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.nccl_tests import read_log_text
 from podsim.accuracy.price_collectives import Call, call_seconds, decade, make_call, read_call
-from podsim.accuracy.score import Priced, compare_priced
+from podsim.accuracy.score import Priced, compare
 from podsim.accuracy.tables import Row, Rows
 from podsim.answers.comparison import Comparison
 from podsim.errors import ClusterError, TableError
@@ -57,7 +57,7 @@ def against_log(
         raise ClusterError(next(iter(failed.values())))
     groups = {id: decade(call.size) for id, call in calls.items()}
     notes = {id: _picked(call) for id, call in calls.items() if id in seconds}
-    compared = compare_priced(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
+    compared = compare(rows, Priced(predictions=seconds, reasons=failed, notes=notes, groups=groups))
     verdict = judge_fabric(calls, {row.id: row.measured for row in compared.rows})
     return replace(
         compared, title=f"{path.name} on {next(iter(calls.values())).cluster.name}", fabric=verdict

@@ -92,14 +92,7 @@ def price_collectives(rows: Rows, *, cross_validate: bool = True) -> Priced:
     The packaged constants were fitted to the all-reduces in a node of A100; `cross_validate` predicts these rows by fits
     to the sweeps of other folds.
     """
-    calls: dict[str, Call] = {}
-    reasons: dict[str, str] = {}
-    for row in rows:
-        call = read_call(row.fields)
-        if isinstance(call, str):
-            reasons[row.id] = call
-        else:
-            calls[row.id] = call
+    calls, reasons = read_calls({row.id: row.fields for row in rows})
     seconds, failed = call_seconds(calls)
     notes, bands = assumed_ranges({id: call for id, call in calls.items() if id in seconds})
     for id in seconds:
@@ -175,6 +168,13 @@ def decade(size: float) -> str:
     """The decade of a size in bytes, as "1e3 to 1e4 B"."""
     power = math.floor(math.log10(max(size, 1.0)))
     return f"1e{power} to 1e{power + 1} B"
+
+
+def read_calls(rows: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, Call], dict[str, str]]:
+    """(id -> call, id -> reason for none) of canonical rows."""
+    read = {id: read_call(row) for id, row in rows.items()}
+    calls = {id: call for id, call in read.items() if isinstance(call, Call)}
+    return calls, {id: reason for id, reason in read.items() if isinstance(reason, str)}
 
 
 def read_call(row: Mapping[str, str]) -> Call | str:

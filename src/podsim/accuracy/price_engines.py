@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from podsim.accuracy.price_collectives import call_seconds, read_call
+from podsim.accuracy.price_collectives import call_seconds, read_calls
 from podsim.accuracy.price_kernels import LONG
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
@@ -233,27 +233,24 @@ def _skew(distribution: str) -> float:
 
 def _collectives(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> seconds, id -> reason for none) of the collectives among the rows, all in one node."""
-    calls, reasons = {}, {row.id: row.text("reason") for row in rows if row.text("reason")}
-    for row in rows:
-        is_collective = row.text("op_name") in _COLLECTIVES and row.text("kernel_source") == "NCCL"
-        if row.id in reasons or not is_collective:
-            continue
-        try:
-            call = read_call(_collective_row(row))
-        except CatalogError as problem:
-            call = str(problem)
-        if isinstance(call, str):
-            reasons[row.id] = call
-        else:
-            calls[row.id] = call
+    stated = {row.id: row.text("reason") for row in rows if row.text("reason")}
+    calls, reasons = read_calls({
+        row.id: _collective_row(row)
+        for row in rows
+        if row.id not in stated and row.text("op_name") in _COLLECTIVES and row.text("kernel_source") == "NCCL"
+    })  # fmt: skip
     seconds, failed = call_seconds(calls)
-    return seconds, reasons | failed
+    return seconds, stated | reasons | failed
 
 
 def _collective_row(row: Row) -> dict[str, str]:
     """The row with the columns of a collectives table; a thread for each GPU launches them."""
+    try:
+        gpu = engine_gpu(row.text("device")).name
+    except CatalogError as problem:
+        return {"reason": str(problem)}
     return {
-        "gpu": engine_gpu(row.text("device")).name, "nodes": "1", "gpus": row.text("num_gpus"), "launch": "thread",
+        "gpu": gpu, "nodes": "1", "gpus": row.text("num_gpus"), "launch": "thread",
         "collective": row.text("op_name"), "size_bytes": row.text("bytes"), "nccl": row.text("version"),
         "in_switch": "no" if row.text("nccl_dtype") == "int8" else "",
     }  # fmt: skip

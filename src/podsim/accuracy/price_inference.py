@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from podsim.accuracy.measured_runs import NotExpressible, check_described, read_settings
+from podsim.accuracy.measured_runs import NotExpressible, described_runs, read_settings
 from podsim.errors import PodsimError
 from podsim.graphs.inference import (
     Engine,
@@ -51,14 +51,8 @@ def price_inference(
     rows: Iterable[tuple[str, Mapping[str, str]]], what: str
 ) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> samples/s or seconds of a request, id -> reason for none) of rows of inference."""
-    costs, predictions, reasons = InferenceCosts(), {}, {}
-    runs: dict[str, InferenceRun] = {}
-    for id, row in rows:
-        try:
-            check_described(row)
-            runs[id] = read_inference_run(row)
-        except (PodsimError, NotExpressible) as problem:
-            reasons[id] = str(problem)
+    costs, predictions = InferenceCosts(), {}
+    runs, reasons = described_runs(rows, read_inference_run)
     costs.price(runs.values())
     for id, run in runs.items():
         try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from podsim.accuracy.held_out import held_out_seconds
-from podsim.accuracy.price_collectives import Call, call_seconds, decade, read_call
+from podsim.accuracy.price_collectives import call_seconds, decade, read_calls
 from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Row, Rows
 from podsim.errors import PodsimError
@@ -146,15 +146,7 @@ def _attention_seconds(part: KernelRows, gpu: Gpu) -> tuple[NDArray[np.float64],
 
 def _collective_seconds(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
     """(id -> seconds, id -> reason for none) of the collectives of a kernel table, all in a node."""
-    calls: dict[str, Call] = {}
-    reasons: dict[str, str] = {}
-    for row in rows:
-        if _is_collective(row):
-            call = read_call(_collective_row(row))
-            if isinstance(call, str):
-                reasons[row.id] = call
-            else:
-                calls[row.id] = call
+    calls, reasons = read_calls({row.id: _collective_row(row) for row in rows if _is_collective(row)})
     seconds, failed = call_seconds(calls)
     return seconds, reasons | failed
 

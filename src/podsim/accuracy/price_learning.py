@@ -96,17 +96,15 @@ def _source(row: Row) -> str:
 def price_batches(rows: Rows) -> Priced:
     """Predicted steps of rows of the kind "batch-steps"; a law is fitted to own rows, or to packaged ones of its name."""
     predictions, reasons = {}, {}
-    for key in dict.fromkeys(map(_name_and_target, rows)):
-        law = _batch_law(key, rows)
-        for row in rows:
-            if _name_and_target(row) == key:
-                batch = row.number("batch")
-                if isinstance(law, str) or not batch:
-                    reasons[row.id] = row.fields.get("reason") or (
-                        law if isinstance(law, str) else "batch is not given"
-                    )
-                else:
-                    predictions[row.id] = law.steps(batch)
+    laws = {key: _batch_law(key, rows) for key in set(map(_name_and_target, rows))}
+    for row in rows:
+        law, batch = laws[_name_and_target(row)], row.number("batch")
+        if isinstance(law, str):
+            reasons[row.id] = row.fields.get("reason") or law
+        elif not batch:
+            reasons[row.id] = row.fields.get("reason") or "batch is not given"
+        else:
+            predictions[row.id] = law.steps(batch)
     return Priced(predictions=predictions, reasons=reasons)
 
 

@@ -6,12 +6,12 @@ A row that does not state its network, cluster and plan is read as its source wo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from podsim.accuracy.bands_networks import NetworkFeatures, band_of_graph, features_of_graph
 from podsim.accuracy.measured_runs import (
     NotExpressible,
-    described_run,
     described_runs,
     read_cluster,
     read_settings,
@@ -21,13 +21,13 @@ from podsim.accuracy.score import Priced
 from podsim.accuracy.tables import Rows
 from podsim.errors import PodsimError
 from podsim.graphs.fusion import FUSIONS, fuse
-from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, update_seconds
+from podsim.graphs.graph_cost import PlainCosts, plain_costs, scaled_costs, several_costs, update_seconds
 from podsim.graphs.graph_step import fed_step, loading_seconds, replicas_step
 from podsim.graphs.networks import load_network
 from podsim.graphs.op_graph import OpGraph
 from podsim.graphs.recommender import Recommender, table_step, tables_of
 from podsim.hardware.cluster import Cluster
-from podsim.hardware.parts import PRECISIONS
+from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.gemm import peak_of
 from podsim.training.software import Software, load_software
 from podsim.workload.image_loaders import loader_of_software
@@ -65,6 +65,7 @@ def price_networks(rows: Rows) -> Priced:
         why = f"{rows.what} need the number of steps to the end, which is no figure of a step"
         return Priced(predictions=predictions, reasons={**dict.fromkeys(runs, why), **reasons})
     costs, bands = NetworkCosts(), {}
+    costs.price(runs.values())
     for id, run in runs.items():
         try:
             predictions[id], ideals[id] = costs.rate(run), costs.peak(run)
@@ -74,11 +75,6 @@ def price_networks(rows: Rows) -> Priced:
         band = band_of_graph(costs.features(run))
         bands[id] = (predictions[id] / (1 + band.high), predictions[id] / (1 + band.low))
     return Priced(predictions=predictions, reasons=reasons, ideals=ideals, bands=bands)
-
-
-def network_run(row: Mapping[str, str]) -> NetworkRun:
-    """The run of a row of captured networks; NotExpressible with the reason."""
-    return described_run(row, read_network_run)
 
 
 def network_runs(
@@ -172,6 +168,18 @@ class NetworkCosts:
         if key not in self._graphs:
             self._graphs[key] = fuse(load_network(run.network, run.batch), FUSIONS[run.fuse])
         return self._graphs[key]
+
+    def price(self, runs: Iterable[NetworkRun]) -> None:
+        """Price the graphs of runs that differ in nothing but network, batch and fusion in one call, for `plain`."""
+        alike: dict[tuple[Gpu, str, str, bool], dict[tuple[str, int, str], OpGraph]] = {}
+        for run in runs:
+            with suppress(PodsimError):  # which `rate` raises
+                key = (run.cluster.gpu, run.precision, self.software(run).flash, run.channels_first)
+                alike.setdefault(key, {})[run.network, run.batch, run.fuse] = self.graph(run)
+        for key, graphs in alike.items():
+            with suppress(PodsimError):
+                costs = several_costs(list(graphs.values()), *key[:3], channels_first=key[3])
+                self._plain |= {(*of, *key): plain for of, plain in zip(graphs, costs, strict=True)}
 
     def plain(self, run: NetworkRun, flash: str) -> PlainCosts:
         """Costs of a run's graph by the kernel laws."""

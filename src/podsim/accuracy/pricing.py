@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from podsim.accuracy.score import Priced, compare_priced
+from podsim.accuracy.score import Priced, compare
 from podsim.accuracy.tables import Rows
 from podsim.answers.answer import call
 from podsim.answers.comparison import Comparison
@@ -38,4 +38,4 @@ def price(rows: Rows, *, cross_validate: bool = True) -> Priced:
 
 def compare_rows(rows: Rows, *, cross_validate: bool = True) -> Comparison:
     """Comparison, with scores, of the rows of one table in its own quantity."""
-    return compare_priced(rows, price(rows, cross_validate=cross_validate))
+    return compare(rows, price(rows, cross_validate=cross_validate))

@@ -37,10 +37,10 @@ class Priced:
 
     predictions: Mapping[str, float]
     """SI. The predictions of the requested quantity, by id."""
-    reasons: Mapping[str, str]
+    reasons: Mapping[str, str] = field(default_factory=dict)
     """The reasons for missing predictions, by id."""
     ideals: Mapping[str, float] = field(default_factory=dict)
-    """SI. The values at full peak, by id, where that has a meaning."""
+    """SI. The values at full peak, by id, where that has a meaning; they give the skill."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """The remarks for readers, by id."""
     groups: Mapping[str, str] = field(default_factory=dict)
@@ -186,68 +186,44 @@ def assess(comparison: Comparison) -> Comparison:
     return replace(comparison, scores=tuple(scores))
 
 
-def compare_priced(rows: Rows, priced: Priced) -> Comparison:
-    """Comparison of priced rows, in the classes that the pricing names."""
-    comparison = compare(
-        rows, priced.predictions, not_expressed=priced.reasons, ideals=priced.ideals, notes=priced.notes
-    )
-    if not (priced.groups or priced.weights or priced.bands):
-        return comparison
-    grouped = tuple(_described(row, priced) for row in comparison.rows)
-    return assess(replace(comparison, rows=grouped))
+def compare(rows: Rows, priced: Priced) -> Comparison:
+    """Comparison, with scores, of predictions against the rows of a table in its own quantity.
 
-
-def _described(row: ComparedRow, priced: Priced) -> ComparedRow:
-    """The row with the class, weight and band that its pricing gives it."""
-    low, high = priced.bands.get(row.id, (None, None))
-    group, weight = priced.groups.get(row.id, row.group), priced.weights.get(row.id, 1.0)
-    return replace(row, group=group, weight=weight, low=low, high=high)
-
-
-def compare(
-    rows: Rows,
-    predictions: Mapping[str, float],
-    *,
-    not_expressed: Mapping[str, str] | None = None,
-    what: str = "",
-    ideals: Mapping[str, float] | None = None,
-    notes: Mapping[str, str] | None = None,
-) -> Comparison:
-    """Comparison, with scores, of predictions (id -> value in SI) against the rows of a table.
-
-    Each row must have a prediction or a reason in `not_expressed` (id -> text): no row is left out silently. Rows
-    that do not hold the quantity, or that may not be validated against (not measured, source unknown), need
-    neither: they are listed with that reason, predicted or not. `ideals` (id -> value at full peak) gives the
-    skill. Raises TableError with every row that is unaccounted for.
+    Each row must have a prediction or a reason: no row is left out silently. Rows that do not hold the quantity, or
+    that may not be validated against (not measured, source unknown), need neither: they are listed with that reason,
+    predicted or not. Raises TableError with every row that is unaccounted for.
     """
-    what, given = what or rows.what, dict(not_expressed or {})
-    measurements = {row.id: measurement(row, what) for row in rows}
-    unfit = {row.id: why for row in rows if (why := _unfit_reason(row, measurements[row.id], what))}
-    _check_ids(rows, predictions, given, unfit)
-    reasons = unfit | given
+    measurements = {row.id: measurement(row, rows.what) for row in rows}
+    unfit = {row.id: why for row in rows if (why := _unfit_reason(row, measurements[row.id], rows.what))}
+    _check_ids(rows, priced.predictions, priced.reasons, unfit)
+    reasons, plan = unfit | dict(priced.reasons), find_kind(rows.kind).plan
     compared: list[ComparedRow] = []
     for row in rows:
         measured = measurements[row.id]
         if row.id in reasons or measured is None:
             continue
+        low, high = priced.bands.get(row.id, (None, None))
         compared.append(
             ComparedRow(
                 id=row.id,
                 role=row.role,
                 table=rows.name,
-                predicted=predictions[row.id],
+                predicted=priced.predictions[row.id],
                 measured=measured.value,
-                note=(notes or {}).get(row.id, ""),
-                group=row.label(rows.classes),
+                note=priced.notes.get(row.id, ""),
+                group=priced.groups[row.id] if row.id in priced.groups else row.label(rows.classes),
                 sweep=row.label(rows.sweep),
-                plan=row.label(find_kind(rows.kind).plan),
-                ideal=(ideals or {}).get(row.id),
+                plan=row.label(plan),
+                ideal=priced.ideals.get(row.id),
+                weight=priced.weights.get(row.id, 1.0),
+                low=low,
+                high=high,
             )
         )
     result = Comparison(
         table=rows.name,
         title=rows.title,
-        what=what,
+        what=rows.what,
         rows=tuple(compared),
         not_expressed=tuple((row.id, reasons[row.id]) for row in rows if row.id in reasons),
         left_out={row.id: (row.role, _value(measurements[row.id])) for row in rows if row.id in reasons},

@@ -218,9 +218,8 @@ class Comparison(
         if self.what not in QUANTITIES:
             raise TableError(f"{self.table}: {unknown_name('quantity', self.what, QUANTITIES)}")
         for row in self.rows:
-            _check(self.what, row.role, [row.predicted, row.measured], f"{self.table}: row {row.id!r}")
-            if row.ideal is not None:
-                _check(self.what, row.role, [row.ideal], f"{self.table}: ideal of row {row.id!r}")
+            values = [row.predicted, row.measured, 1.0 if row.ideal is None else row.ideal]
+            _check(self.what, row.role, values, f"{self.table}: row {row.id!r}")
         ids = [row.id for row in self.rows] + [id for id, _ in self.not_expressed]
         if len(ids) != len(set(ids)):
             twice = sorted(id for id, count in Counter(ids).items() if count > 1)

@@ -13,13 +13,15 @@ host, which launches kernel after kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
 
 from podsim.errors import PlanError, check_name
 from podsim.graphs.op_graph import DIMS, KINDS, OpGraph
+from podsim.graphs.op_graph_batch import side_by_side
 from podsim.hardware.parts import PRECISIONS, Gpu
 from podsim.kernels.attention import AttentionShape, attention_seconds
 from podsim.kernels.convolutions import TENSOR_CORES, ConvShape, conv_seconds
@@ -29,7 +31,7 @@ from podsim.kernels.narrow import product_seconds
 from podsim.kernels.recurrent import recurrent_seconds
 from podsim.kernels.sparse_products import saved_seconds
 from podsim.training.plan_values import Array
-from podsim.training.shapes import element_bytes
+from podsim.training.shapes import distinct_rows, element_bytes
 from podsim.training.software import Software
 
 OPTIMIZERS = {"none": 0.0, "sgd": 20.0, "adam": 28.0, "lamb": 52.0}
@@ -130,7 +132,9 @@ def plain_costs(
     ):
         where = np.flatnonzero(graph.kind == kind)
         if len(where):
-            there[where], back[where] = law(graph, where, gpu, matmul, flash)
+            first, same = distinct_rows([*graph.dims[where].T, *graph.gradient[where].T])
+            seconds = law(graph, where[first], gpu, matmul, flash)
+            there[where], back[where] = (each[same] for each in seconds)
     gradients = graph.gradient.sum(axis=1)
     moved_back = extra + np.where(products, gradients, 0) * moved
     arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)
@@ -147,8 +151,19 @@ def plain_costs(
         memory_back=_memory_seconds(gpu, extra, kernels_back) + _memory_seconds(gpu, turned_back, np.ones(1)),
         moved=moved + turned, moved_back=moved_back + turned_back,
         light=np.maximum(arithmetic, memory),
-        bound=tuple("arithmetic" if a > b else "memory" for a, b in zip(arithmetic, memory, strict=True)),
+        bound=tuple(np.where(arithmetic > memory, "arithmetic", "memory").tolist()),
     )  # fmt: skip
+
+
+def several_costs(
+    graphs: Sequence[OpGraph], gpu: Gpu, precision: str, flash: str, *, channels_first: bool = False
+) -> list[PlainCosts]:
+    """`plain_costs` of several graphs with elements of one size, whose kernels one call prices."""
+    joined = plain_costs(side_by_side(graphs), gpu, precision, flash, channels_first=channels_first)
+    ends = np.cumsum([len(graph) for graph in graphs]).tolist()
+    parts = [slice(end - len(graph), end) for graph, end in zip(graphs, ends, strict=True)]
+    names = [field.name for field in fields(PlainCosts)]
+    return [PlainCosts(**{name: getattr(joined, name)[part] for name in names}) for part in parts]
 
 
 def scaled_costs(graph: OpGraph, plain: PlainCosts, software: Software) -> OpCosts:

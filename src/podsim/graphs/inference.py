@@ -26,9 +26,9 @@ import numpy as np
 
 from podsim.errors import CatalogError, PlanError, check_name
 from podsim.graphs.fusion import FUSIONS, fuse
-from podsim.graphs.graph_cost import plain_costs
+from podsim.graphs.graph_cost import several_costs
 from podsim.graphs.op_graph import OpGraph
-from podsim.graphs.op_graph_batch import interpolate_batch, side_by_side
+from podsim.graphs.op_graph_batch import interpolate_batch
 from podsim.graphs.op_graph_json import check_batch
 from podsim.graphs.served_graph import ServedGraph, packaged_graph
 from podsim.hardware.parts import PRECISIONS, Gpu
@@ -174,17 +174,15 @@ def served_works(
     for batch in batches:
         check_batch(batch)
     graphs = [_merged_graph(network, rule, batch) for batch in batches]
-    plain = plain_costs(side_by_side(graphs), gpu, precision, "flash2")
     works = []
-    for graph, end in zip(graphs, np.cumsum([len(graph) for graph in graphs]).tolist(), strict=True):
-        part, kinds = slice(end - len(graph), end), graph.kind_names
-        spent = dict.fromkeys(PRODUCTS, 0.0)
-        for kind, seconds in zip(kinds, plain.product[part].tolist(), strict=True):
+    for graph, plain in zip(graphs, several_costs(graphs, gpu, precision, "flash2"), strict=True):
+        kinds, spent = graph.kind_names, dict.fromkeys(PRODUCTS, 0.0)
+        for kind, seconds in zip(kinds, plain.product.tolist(), strict=True):
             if seconds:
                 spent[kind] += seconds
         works.append(ServedWork(
             products=tuple(spent.values()),
-            memory=float(plain.moved[part][~np.isin(kinds, PRODUCTS)].sum()) / gpu.memory_bandwidth,
+            memory=float(plain.moved[~np.isin(kinds, PRODUCTS)].sum()) / gpu.memory_bandwidth,
             kernels=float(graph.kernels.sum()), bytes=graph.batch * network.sample_bytes,
             is_int8=precision == "int8", flops=float(graph.flops.sum()), peak=peak_of(gpu, precision),
         ))  # fmt: skip

@@ -83,16 +83,16 @@ def interpolate_batch(single: OpGraph, double: OpGraph, batch: int) -> OpGraph:
         for name, pair in columns.items()
         if isinstance(pair[0], np.ndarray) and name not in _SAME
     }
-    shapes = tuple(
-        first if first == second else tuple(line(a, b) for a, b in zip(first, second, strict=True))
-        for first, second in zip(single.shapes, double.shapes, strict=True)
-    )
+    pairs = list(zip(single.shapes, double.shapes, strict=True))
+    known = {pair: tuple(line(a, b) for a, b in zip(*pair, strict=True)) for pair in set(pairs)}
+    shapes = tuple(known[pair] for pair in pairs)
     changed: dict[str, Any] = {**arrays, "shapes": shapes, "batch": batch}
     return replace(single, **changed)
 
 
 def side_by_side(graphs: Sequence[OpGraph]) -> OpGraph:
     """The ops of several graphs as one, without edges: what each op costs is priced in one call."""
+    assert len({graph.element for graph in graphs}) == 1, "elements of several sizes"
     columns = {field.name: [getattr(graph, field.name) for graph in graphs] for field in fields(OpGraph)}
     joined: dict[str, Any] = {
         name: np.concatenate(parts) for name, parts in columns.items() if isinstance(parts[0], np.ndarray)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,41 +87,55 @@ class _Problem:
     centre: tuple[float, float]
     huber: float = _HUBER
 
+    @cached_property
+    def _free(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.form.free)
+
+    @cached_property
+    def _scale(self) -> float:
+        return 1.0 / float(self.weights.sum() * self.huber)
+
+    @cached_property
+    def _pull(self) -> Array:
+        return _PULL * (min(1.0, _MANY / len(self.loss)) ** 0.5 if self.form.is_pulled else 0.0)
+
     def full(self, free: Array) -> Array:
         """All coordinates."""
-        values = np.array(self.form.fixed)
-        values[list(self.form.free)] = free
+        values = np.multiply.outer(self.form.fixed, np.ones(free.shape[1:]))
+        values[self._free] = free
         return values
+
+    def _logs(self, at: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
+        """Logarithms at coordinates: (what the size costs, with what the data cost, to the power, with all the loss)."""
+        irreducible, size, data, size_exponent, data_exponent, coupling = at
+        short = size - size_exponent * self.parameters
+        both = np.logaddexp(short, data - data_exponent * self.tokens)
+        excess = np.exp(coupling) * both
+        return short, both, excess, np.logaddexp(irreducible, excess)
+
+    def _slopes(self, total: Array) -> tuple[Array, Array]:
+        """(the slope of Huber's loss, the loss) of each run."""
+        residual = total - self.loss
+        slope = np.minimum(np.maximum(residual, -self.huber), self.huber)
+        return slope, slope * (residual - 0.5 * slope)
 
     def cost(self, free: Array) -> tuple[float, Array]:
         """(the mean Huber loss over its width, its gradient)."""
         at = self.full(free)
-        irreducible, size, data, size_exponent, data_exponent, coupling = at
-        power = np.exp(coupling)
-        short = size - size_exponent * self.parameters
-        scarce = data - data_exponent * self.tokens
-        both = np.logaddexp(short, scarce)
-        share = np.exp(short - both)
-        total = np.logaddexp(irreducible, power * both)
-        excess = np.exp(power * both - total)
-        residual = total - self.loss
-        slope = np.clip(residual, -self.huber, self.huber)
-        scale = 1.0 / (self.weights.sum() * self.huber)
-        value = scale * float(self.weights @ (slope * (residual - 0.5 * slope)))
-        pushed = scale * self.weights * slope
-        inner = pushed * excess * power
+        short, both, excess, total = self._logs(at.tolist())
+        slope, loss = self._slopes(total)
+        value = self._scale * float(self.weights @ loss)
+        share, above = np.exp(short - both), np.exp(excess - total)
+        pushed = self._scale * self.weights * slope
+        inner = pushed * above * np.exp(at[5])
         by_size = inner * share
         by_data = inner - by_size
         gradient = np.array([
-            (pushed * (1 - excess)).sum(), by_size.sum(), by_data.sum(), -(by_size @ self.parameters),
+            (pushed * (1 - above)).sum(), by_size.sum(), by_data.sum(), -(by_size @ self.parameters),
             -(by_data @ self.tokens), inner @ both,
         ])  # fmt: skip
-        if self.form.is_pulled:
-            pull = _PULL * min(1.0, _MANY / len(self.loss)) ** 0.5
-            away = (at - _USUAL) * pull
-            value += 0.5 * float(away @ away)
-            gradient += away * pull
-        return value, gradient[list(self.form.free)]
+        away = (at - _USUAL) * self._pull
+        return value + 0.5 * float(away @ away), (gradient + away * self._pull)[self._free]
 
     def descend(self, start: Array, rounds: int = 200, precision: float = 1e-9) -> tuple[Array, float]:
         """(free coordinates, cost) of the valley below a start."""
@@ -131,23 +146,18 @@ class _Problem:
     def starts(self) -> list[Array]:
         """The most promising of a grid of starts, best first."""
         least, middle = float(np.exp(self.loss.min())), float(np.exp(np.median(self.loss)))
-        grid = []
-        for floor, share, first, second, coupling in itertools.product(
+        grid = itertools.product(
             (0.3, 0.6, 0.8, 0.95), (0.2, 0.5, 0.8), (0.25, 0.45, 0.8), (0.25, 0.45, 0.8), (0.0, -0.7)
-        ):
-            rest = (middle - floor * least) ** np.exp(-coupling)
-            grid.append(
-                [
-                    np.log(floor * least),
-                    np.log(share * rest),
-                    np.log((1 - share) * rest),
-                    first,
-                    second,
-                    coupling,
-                ]
-            )
-        free = [np.array(each)[list(self.form.free)] for each in grid]
-        return sorted(free, key=lambda each: self.cost(each)[0])[:_STARTS]
+        )
+        floor, share, first, second, coupling = np.array(list(grid)).T
+        rest = (middle - floor * least) ** np.exp(-coupling)
+        at = np.array([floor * least, share * rest, (1 - share) * rest, first, second, coupling])
+        at[:3] = np.log(at[:3])
+        at = self.full(at[self._free])  # [coordinate, start]
+        _, losses = self._slopes(self._logs(at[:, :, None])[-1])
+        costs = self._scale * (losses @ self.weights)
+        costs += 0.5 * (((at.T - _USUAL) * self._pull) ** 2).sum(axis=1)
+        return list(at[self._free].T[np.argsort(costs, kind="stable")[:_STARTS]])
 
     def constants(self, free: Array) -> Array:
         """Coordinates that count parameters and tokens from one, not from the typical ones."""
@@ -179,12 +189,13 @@ def fit_law(
     ends = [problem.descend(rough.descend(start)[0]) for start in problem.starts()]
     best, _ = problem.descend(min(ends, key=lambda end: end[1])[0], precision=1e-13)
     draws = _bootstraps(problem, best, bootstraps)
+    covariance = np.cov(np.array(draws), rowvar=False).tolist() if len(draws) > 1 else ()
     law = LossLaw(
         name=name,
         form=form,
         constants=constants_of(problem.constants(best)),
         fitted=_range(runs),
-        covariance=_covariance(draws),
+        covariance=tuple(map(tuple, covariance)),
         draws=tuple(tuple(draw.tolist()) for draw in draws),
     )
     return with_scatter(law, runs)
@@ -232,13 +243,6 @@ def _bootstraps(problem: _Problem, best: Array, count: int) -> list[Array]:
         drawn = replace(problem, weights=problem.weights * times)
         draws.append(problem.constants(drawn.descend(best, rounds=40)[0]))
     return draws
-
-
-def _covariance(draws: Sequence[Array]) -> tuple[tuple[float, ...], ...]:
-    """The covariance of coordinates over bootstraps; empty for fewer than two."""
-    if len(draws) < 2:
-        return ()
-    return tuple(tuple(row) for row in np.cov(np.array(draws), rowvar=False).tolist())
 
 
 def with_scatter(law: LossLaw, runs: Runs) -> LossLaw:

@@ -19,7 +19,7 @@ def plain_value(value: Any) -> Any:
     An answer with `shown_fields` says itself what its data are. A field marked `optional` answers a question that not
     every user asks; while it is None it is left out.
     """
-    if isinstance(value, (str, bool, int, float)) or value is None:
+    if isinstance(value, (str, int, float)) or value is None:
         return None if isinstance(value, float) and not math.isfinite(value) else value
     if is_dataclass(value) and not isinstance(value, type):
         own = getattr(value, "shown_fields", lambda: _shown_fields(value))

@@ -198,11 +198,11 @@ def _on_distinct(
     if wide[0].size < 256:
         return _KERNELS.of((*kernel, wide[0].shape, *(s.tobytes() for s in sizes)), lambda: seconds(*wide))
     flat = [size.ravel() for size in wide]
-    first, index = _distinct_rows(flat)
+    first, index = distinct_rows(flat)
     return np.asarray(seconds(*(size[first] for size in flat))[index].reshape(wide[0].shape))
 
 
-def _distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
+def distinct_rows(columns: Sequence[Array]) -> tuple[Array, Array]:
     """(position of one row for each distinct row, the distinct row of each) of columns of any numbers.
 
     Hashes of 64 bits distinguish the rows; should two collide, columns are numbered one after the other.

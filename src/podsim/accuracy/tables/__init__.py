@@ -102,7 +102,7 @@ class Row:
 
     def label(self, columns: Iterable[str]) -> str:
         """Text such as "tp=8, pp=1" of some columns; blank cells are left out."""
-        return ", ".join(f"{column}={self.text(column)}" for column in columns if self.text(column))
+        return ", ".join(f"{column}={text}" for column in columns if (text := self.text(column)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,12 +214,12 @@ def load(name: str) -> Rows:
         return _load_file(name)
     check_name("table", name, names(), TableError)
     table = named_table(name)
-    packaged, kind = _load_file(table.of, table.file), find_kind(table.of)
+    kind = find_kind(table.of)
     return Rows(
         name=table.slug,
         title=table.title,
         kind=table.of,
-        rows=tuple(row for row in packaged if name in row.text("tables").split()),
+        rows=tuple(_rows_by_part(table.of, table.file).get(name, ())),
         what=table.what or kind.what,
         sweep=kind.sweep if table.sweep else (),
         classes=table.classes or kind.classes,
@@ -262,6 +262,16 @@ def _load_file(name: str, own: str = "") -> Rows:
         sweep=kind.sweep,
         classes=kind.classes,
     )
+
+
+@cache
+def _rows_by_part(name: str, own: str) -> dict[str, list[Row]]:
+    """Named part -> its rows of a packaged file."""
+    parts: dict[str, list[Row]] = {}
+    for row in _load_file(name, own):
+        for part in row.text("tables").split():
+            parts.setdefault(part, []).append(row)
+    return parts
 
 
 def _scaled(column: str, factor: float) -> Callable[[Row], float | None]:
