@@ -49,6 +49,15 @@ def test_every_entry_loads_says_its_sources_and_is_hashable(kind, name):
     assert part is LOADERS[kind](name)
 
 
+@pytest.mark.parametrize("name", catalog.names("system"))
+def test_a_system_has_the_parts_its_entry_names(name):
+    entry, system = catalog._entries("system")[name], catalog._make_system.__wrapped__(name)
+    assert system.gpu.name == catalog.load_gpu(entry.gpu).name
+    for part in ("pcie", "nvswitch", "cpu", "nic", "storage_nic", "ssd", "boot_ssd", "switch"):
+        named, made = getattr(entry, part), getattr(system, part)
+        assert (made.name if made else "") == (LOADERS[part.split("_")[-1]](named).name if named else "")
+
+
 def test_no_name_or_alias_stands_for_two_things():
     every = [key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind))]
     assert len(every) == len(set(every))

@@ -15,6 +15,7 @@ from podsim.hardware.cluster import load_cluster
         ("dgx-h100", 64, "dgx-h100:8"), ("hgx-h100:16", 64, "dgx-h100:16 (64 GPUs)"), ("gb200", 72, "gb200-nvl72"),
         ("gb200", 144, "gb200-nvl72:2"), ("gb200", 128, "gb200-nvl72:2 (128 GPUs)"), ("a100", 16, "dgx-a100-80gb:2"),
         ("selene", 512, "selene (512 GPUs)"), ("superpod-a100", 512, "superpod-a100:4su (512 GPUs)"),
+        ("superpod-a100", 480, "superpod-a100:3su"), ("superpod-a100:2su", 104, "superpod-a100:2su (104 GPUs)"),
         ("NVIDIA H100 80GB HBM3", 16, "dgx-h100:2"), ("A100-SXM4-40GB", 16, "dgx-a100-40gb:2"),
         ("64xH100", None, "dgx-h100:8"),
         ("DGX H100", 16, "dgx-h100:2"), ("8x dgx-h100", None, "dgx-h100:8"), ("h100 x 64", None, "dgx-h100:8"),
@@ -32,6 +33,8 @@ def test_a_name_and_a_number_of_gpus_are_a_cluster(text: str, gpus: int | None, 
     [
         ("h100", 60, {"gpus": 64}),
         ("h100:64", 64, {"on": "h100", "gpus": 64}),
+        ("dgx-h100:2", 64, {"on": "dgx-h100", "gpus": 64}),
+        ("superpod-a100:1su", 168, {"gpus": 160}),
         ("selene", 10**6, {"gpus": 4480}),
     ],
 )

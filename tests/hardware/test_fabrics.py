@@ -18,7 +18,7 @@ from podsim.hardware.fabrics import (
     node_of,
     torus,
 )
-from podsim.hardware.fabrics.node import Cable, Node, Part
+from podsim.hardware.fabrics.node import Cable, Node, Part, even_cable
 from podsim.hardware.fabrics.tree import Switches, rail_tree
 from podsim.hardware.fabrics.tree_routes import tree_hops
 from podsim.hardware.fabrics.wiring import ServerWiring
@@ -118,6 +118,19 @@ def test_dgx_station_joins_each_pair():
 def test_an_override_of_nvlink_is_in_the_fabric():
     fabric = fabric_of(load_cluster("dgx-a100-80gb", {"nvlink.bandwidth": "200 GB/s"}))
     assert set(fabric.capacity[fabric.links_of_kind("nvlink")]) == {200e9}
+
+
+def test_ways_avoid_a_processor_where_switches_lead_round_it():
+    """Over three switches a way is four cables long; over the processor two, which cost ten more."""
+    names = ("gpu0", "gpu1", "cpu0", "pcie0", "pcie1", "pcie2")
+    ends = [("gpu0", "cpu0"), ("cpu0", "gpu1"), ("gpu0", "pcie0"), ("pcie0", "pcie1"), ("pcie1", "pcie2"),
+            ("pcie2", "gpu1")]  # fmt: skip
+    parts = tuple(Part(name=name, kind=name[:-1]) for name in names)
+    for count, cost in ((6, 4.0), (2, 12.0)):
+        cables = tuple(even_cable(one, other, "pcie", 1e9) for one, other in ends[:count])
+        ways = Node(name="round", parts=parts, cables=cables).working_ways
+        assert ways.cost[0, 1] == cost
+        assert (ways.links[0, 0, 1] >= 0).sum() == (4 if count == 6 else 2)
 
 
 def test_a_node_that_does_not_fit_together_says_all():

@@ -197,6 +197,10 @@ def test_a_slice_is_a_gpu() -> None:
     assert one.peaks["bf16"] == pytest.approx(312e12 * 14 / 108)
     assert one.memory_bandwidth == pytest.approx(1555e9 / 8)
     assert one.memory == 4.75 * 2**30
+    assert one.l2 == pytest.approx(40e6 / 8)
+    assert one.power == pytest.approx(400 * 14 / 108)
+    assert one.sparse_peaks["bf16"] == pytest.approx(624e12 * 14 / 108)
+    assert (one.name, one.fraction, one.mig) == ("a100-sxm4-40gb/1g.5gb", 1 / 8, False)
     assert one.nvlink == 0
     assert not one.mig
     assert one == load_gpu("a100-40gb/1g.5gb") == load_gpu("a100-sxm4-40gb/19")

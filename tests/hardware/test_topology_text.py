@@ -95,6 +95,13 @@ def test_what_is_written_reads_back(name):
     assert parse_topo(text, nvlink=50e9, pcie=63e9, socket=22e9).count("gpu") == node.count("gpu")
 
 
+def test_what_stands_alone_at_a_processor_has_no_switch():
+    """Two GPUs joined by the host bridge: each hangs at the processor; a third on GPU 1's switch hangs there."""
+    rows = ["GPU0 GPU1 GPU2", "GPU0 X PHB PHB", "GPU1 PHB X PIX", "GPU2 PHB PIX X"]
+    found = {(cable.one, cable.other) for cable in parse_topo("\n".join(rows)).cables}
+    assert found == {("gpu0", "cpu0"), ("gpu1", "pcie0"), ("gpu2", "pcie0"), ("pcie0", "cpu0")}
+
+
 def test_legend_of_adapters_and_old_names():
     text = (
         "\tGPU0\tNIC0\tCPU Affinity\nGPU0\tX\tSOC\t0-7\nNIC0\tSOC\tX\n\nNIC Legend:\n\n  NIC0: mlx5_bond_0\n"
