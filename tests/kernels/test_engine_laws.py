@@ -18,7 +18,7 @@ from podsim.kernels.engine_attention import (
     prefill_seconds,
 )
 from podsim.kernels.engine_constants import engine_constants
-from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
+from podsim.kernels.engine_experts import EngineExperts, _power_law, expert_rows, experts_law, experts_seconds
 from podsim.kernels.engine_run import EngineRun, attention_peak
 from podsim.kernels.engine_sums import EngineSum, sums_law
 from podsim.kernels.engine_work import experts_work, gemm_work
@@ -160,6 +160,12 @@ def test_a_power_law_of_exponent_two_gives_one_of_two_experts_three_quarters() -
     assert fullest == pytest.approx(0.75e6, rel=1e-4)
 
 
+def test_few_tokens_have_a_power_law_up_to_two() -> None:
+    """Of 2 tokens, 0.8 are below 2: 1 / (1 - q / 2) at 1/4 and 3/4 is as 5 to 7. Of 3 it is 2.4: as 27 to 41."""
+    assert _power_law(2.0, 2.0, 2, 2.0) == pytest.approx([5 / 6, 7 / 6])
+    assert _power_law(3.0, 3.0, 2, 2.0) == pytest.approx([81 / 68, 123 / 68])
+
+
 def test_work_of_products_and_experts() -> None:
     """FP8 operands of one byte, results of two; experts without a gate have two matrices, others three."""
     fp8 = EngineRun(engine="vllm", precision="fp8")
@@ -199,6 +205,30 @@ def test_forced_blocks_of_short_sequences_cost_waves() -> None:
     assert decode_law(c | {"forced": 32.0, "forced_batch": 63.0}, ROUND, RUNS[2], shape)[0] == pytest.approx(
         1e-5, rel=1e-2
     )
+
+
+@pytest.mark.parametrize(
+    ("heads", "is_alone", "rows"),
+    [(32.0, False, 8 * 16), (128.0, False, 128), (256.0, False, 256), (32.0, True, 32)],
+)
+def test_decode_multiplies_at_least_sixteen_rows_a_group(heads: float, is_alone: bool, rows: int) -> None:
+    """Scores and values of 1,024 keys, 128 wide, for 16 sequences: 4 FLOP each, at 1e14 FLOP/s."""
+    c = dict.fromkeys(("again", "moved", "launch", "token", "block"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1.0, "near": 1.0, "arithmetic": 0.5}
+    gpu = replace(ROUND, memory_bandwidth=1e30)
+    found = decode_law(c, gpu, RUNS[2], _attention(1.0, 1024.0, heads=heads), is_alone=is_alone)[0]
+    assert found == pytest.approx(4 * 16 * rows * 1024 * 128 / (0.5 * 1e14))
+
+
+@pytest.mark.parametrize(
+    ("heads", "shares_keys", "family"),
+    [(32.0, None, "grouped"), (512.0, None, "alone"), (32.0, False, "alone"), (512.0, True, "grouped")],
+)
+def test_decode_runs_in_the_kernel_asked_for(heads: float, shares_keys: bool | None, family: str) -> None:
+    hopper, shape = load_gpu("h100-sxm5-80gb"), _attention(1.0, 8192.0, heads=heads)
+    constants = engine_constants("decode", hopper, RUNS[0], family).values
+    by_law = decode_law(constants, hopper, RUNS[0], shape, is_alone=family == "alone")
+    assert decode_seconds(hopper, RUNS[0], shape, shares_keys=shares_keys) == pytest.approx(by_law)
 
 
 def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:

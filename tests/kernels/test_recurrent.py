@@ -23,6 +23,13 @@ def test_steps_run_one_after_the_other() -> None:
     assert one == pytest.approx(product + gates)
 
 
+def test_the_gradient_of_the_state_is_the_product_turned_round() -> None:
+    """Gates of 4 x 1,024: 2 x 4 + 6 elements of 2 B for each of 128 x 1,024 of the state."""
+    found = recurrent_seconds(A100, "state", steps=3, precision="fp16", **SIZES)
+    product = gemm_seconds(A100, 128, 1024, 4096, precision="fp16")
+    assert found == pytest.approx(3 * (product + memory_seconds(A100, 2 * 128 * 1024 * 14)))
+
+
 def test_directions_run_side_by_side() -> None:
     one, two = (
         recurrent_seconds(A100, "state", steps=10, precision="fp16", **{**SIZES, "m": 32, "batch": ways})

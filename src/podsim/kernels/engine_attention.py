@@ -183,11 +183,6 @@ def decode_law(
     return np.asarray(c["launch"] + core + joined + shape.batch * shape.heads * c["token"])
 
 
-def _some(shape: EngineAttention, where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> EngineAttention:
-    """The calls of a mask."""
-    return EngineAttention(**{name: getattr(shape, name)[where] for name in shape.__dataclass_fields__})
-
-
 def _at_width(c: Values, name: str, width: Floats) -> Floats:
     """A constant fitted at some head widths, as name_64 and name_128, interpolated in the logarithm and held outside."""
     widths = sorted(float(key.removeprefix(f"{name}_")) for key in c if key.startswith(f"{name}_"))
