@@ -1,6 +1,7 @@
 """The catalog of models: sizes as published, names, overrides."""
 
 import contextlib
+import dataclasses
 import json
 import time
 from decimal import Decimal
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podsim.errors import CatalogError, ModelError
-from podsim.workload.catalog import entries, load_model, load_specification, model_names, read_catalog
+from podsim.workload.catalog import (
+    entries,
+    load_model,
+    load_specification,
+    model_names,
+    read_catalog,
+    trained_length,
+)
 
 TABLE: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "configs.json").read_text())
 
@@ -189,3 +197,15 @@ def test_catalog_without_source_is_refused() -> None:
         read_catalog(twice)
     with pytest.raises(CatalogError, match="catalog of models"):
         read_catalog("[")
+
+
+def test_a_model_was_trained_at_its_familys_length_or_its_shorter_window() -> None:
+    own = load_model("gpt3-175b")
+    assert trained_length(own) == (2048, own.source)
+    llama = dataclasses.replace(own, name="mine", family="llama_text", sequence=131072)
+    assert trained_length(llama).tokens == 8192
+    assert "2407.21783" in trained_length(llama).source
+    for tokens in (8192, 1024):
+        assert trained_length(dataclasses.replace(llama, sequence=tokens)) == (tokens, own.source)
+    other = trained_length(dataclasses.replace(llama, family="unheard-of"))
+    assert (other.tokens, other.source[:13]) == (8192, "8,192 tokens:")

@@ -263,3 +263,33 @@ def test_resolved_specification_is_a_fixed_point() -> None:
 
 def test_limits_are_of_fields() -> None:
     assert set(LIMITS) <= {field.name for field in dataclasses.fields(Transformer)}
+
+
+def test_limits_are_believable() -> None:
+    """No width or number of heads has reached 2^24 (the widest MLP of the catalog has 106,496), nor a table 2^28 rows."""
+    free = {"plain", "head_plain", "rotary_base"}  # counts of parameters, and a base of angles
+    widths = {name: most for name, most in LIMITS.items() if name not in free}
+    assert max(widths.values()) <= 2**27
+    assert all(
+        most <= 2**24 for name, most in widths.items() if name.endswith(("dim", "heads", "ffn", "input"))
+    )
+    assert [LIMITS[name] for name in ("layers", "encoder_layers", "image_percent", "mtp")] == [
+        10_000,
+        10_000,
+        100,
+        64,
+    ]
+
+
+def test_a_scan_by_hand() -> None:
+    """A norm of two vectors, projections in and out, and if there is one a convolution of four taps and a bias."""
+    bare = dataclasses.replace(GPT, mixer="state", feed=False, state_input=200, state_width=96, state_dim=16)
+    layer = build(bare).layers[0]
+    assert layer.parameters == 4 * (2 * 96 + 96 * 200 + 96 * 96)
+    scan = next(op for op in layer.ops if op.name == "state.scan")
+    assert (scan.read, scan.write, scan.read_back, scan.write_back) == (288, 96, 576, 288)
+    more = dataclasses.replace(bare, state_channels=128, state_taps=4, state_bias=True, state_chunk=64)
+    ops = {op.name: op for op in build(more).layers[0].ops}
+    assert build(more).layers[0].parameters == layer.parameters + 4 * (4 * 128 + 128)
+    assert (ops["state.scan"].n, ops["state.scan"].k) == (96, 64 + 2 * 16)
+    assert ops["state.scan"].saved[0].elements == ops["state.convolution"].read == 128
