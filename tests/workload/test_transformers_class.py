@@ -103,7 +103,7 @@ def test_the_ops_of_a_layer_by_hand() -> None:
     assert spec.captured is not None
     dense, mixed = ({op.name: op for op in block.ops} for block in spec.captured.layers)
     core = dense["attention.core"]
-    assert (core.heads, core.kv_heads, core.head_dim) == (2, 1, 4)
+    assert (core.heads, core.kv_heads, core.head_dim, core.causal) == (2, 1, 4, True)
     assert core.saved[0].elements == (2 + 2 * 1) * 4
     products = {name: (op.n, op.k, op.split, op.expert) for name, op in dense.items() if op.kind == "gemm"}
     assert products["attention.k_proj"] == (4, 8, "column", False)
