@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import TraceError
-from podsim.graphs.chakra_file import Node, RawTrace, _decode, _node, encode
+from podsim.graphs.chakra_file import Node, RawTrace, _decode, _message, _node, encode
 from podsim.graphs.chakra_mend import mend, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
 from podsim.timeline.protobuf import (
@@ -211,6 +212,31 @@ def test_streams_run_in_the_order_of_their_start_times() -> None:
     assert found.ordered == 1
     assert edges(found.graph) == {("n6", "n5")}
     assert critical_seconds(found.graph) == pytest.approx(20e-6)
+
+
+def test_the_rank_is_that_of_the_name_or_else_that_of_the_file() -> None:
+    stated = RawTrace(version="0.0.4", attributes={"rank": 5}, nodes=(node(1),))
+    assert (mend(stated).graph.rank, mend(stated, rank=3).graph.rank, mend(stated, rank=0).graph.rank) == (
+        5,
+        3,
+        0,
+    )
+    for nothing in ({}, {"rank": -2}, {"rank": "5"}):
+        assert mend(replace(stated, attributes=nothing)).graph.rank == -1
+
+
+def test_nodes_without_id_and_name_are_no_trace_if_there_are_a_thousand() -> None:
+    head, blank = _message(bytes_field(1, "0.0.4")), _message(number_field(3, 4))
+    assert len(_decode(head + 999 * blank, True).nodes) == 999
+    with pytest.raises(TraceError, match="1,000 nodes without an id and without a name"):
+        _decode(head + 1000 * blank, True)
+    assert len(_decode(head + _message(bytes_field(2, "n")) + 1000 * blank, True).nodes) == 1001
+    assert len(_decode(head + _message(number_field(1, 7)) + 1000 * blank, True).nodes) == 1001
+
+
+def test_a_broken_message_is_named_by_its_number() -> None:
+    with pytest.raises(TraceError, match="message 2: a field has the wire type 3"):
+        _decode(_message(bytes_field(1, "0.0.4")) + _message(number_field(1, 1)) + _message(b"\x0b"), True)
 
 
 def test_cycles_and_doubles() -> None:

@@ -112,7 +112,10 @@ def test_traffic_by_hand() -> None:
     assert (idle.read, idle.kernels) == (0, 0)
     unknown = facts_of(call("bessel_j0", tensor(10), out=tensor(10)))
     assert unknown.unknown
-    assert unknown.read == 40
+    assert (unknown.read, unknown.kind) == (40, "other")
+    assert (relu.unknown, relu.kind) == (False, "elementwise")
+    joined = call("cat", (tensor(10), tensor(20)), 0, other=[tensor(5)], out=tensor(30))
+    assert [each.shape for each in joined.tensors] == [(10,), (20,), (5,)]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +182,26 @@ def test_attention_written_out_is_found() -> None:
         )
     )
     assert "attention" not in two.targets
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_found"),
+    [
+        ((2, 5, 6, 7), (2, 5, 8, 6), True), ((1, 5, 6, 7), (1, 5, 8, 6), False),  # one product alone is no head
+        ((2, 5, 6, 7), (3, 5, 8, 6), False), ((2, 5, 6, 7), (2, 4, 8, 6), False), ((2, 5, 6, 7), (2, 5, 8, 5), False),
+    ],
+)  # fmt: skip
+def test_attention_has_the_batch_queries_and_keys_of_both_products(
+    left: tuple[int, ...], right: tuple[int, ...], is_found: bool
+) -> None:
+    ops = [("matmul", "gemm", 240.0, []), ("softmax", "softmax", 240.0, [0]), ("matmul", "gemm", 320.0, [1])]
+    graph = small(ops, {0: left, 2: right})
+    graph = OpGraph(**{**graph.__dict__, "shapes": ((left[0], 5, 6),) * 3})
+    one = fuse(graph, ("attention",))
+    assert (one.targets == ("attention",)) == is_found
+    if is_found:  # of one head each: queries and keys 7 wide, values 8
+        assert one.dims[0].tolist() == [2, 1, 1, 5, 6, 7, 8, 0]
+        assert one.read[0] == 4 * 2 * (5 * 7 + 6 * (7 + 8))
 
 
 def test_unknown_rule_of_fusion() -> None:
