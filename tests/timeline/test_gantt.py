@@ -153,6 +153,35 @@ def test_a_chart_of_one_lane_leaves_room_for_its_legend() -> None:
     assert figure.get_size_inches()[1] == pytest.approx(0.75 + 1.45)
 
 
+def test_ticks_stand_within_the_time_of_a_chart() -> None:
+    figure = gantt_figure(replace(two_spans(2), end=np.array([4.0, 9.5])))
+    assert figure.axes[1].get_xticks().tolist() == [0, 2, 4, 6, 8]
+    early = replace(two_spans(2), start=np.array([8.5, 9.0]), end=np.array([9.0, 12.1]))
+    assert gantt_figure(early).axes[0].get_xticks().tolist() == [8.5, 9, 9.5, 10, 10.5, 11, 11.5, 12]
+
+
+def test_a_counter_of_many_changes_is_a_band_of_steps() -> None:
+    """0 and 1 in turns until 5 s, then 5: at 5 s the upper edge goes straight up from 1, although 0 came last."""
+    time = np.arange(4000) / 400
+    value = np.where(time < 5, (np.arange(4000) + 1) % 2, 5.0)
+    counter = Counter(name="memory", process="rank 0", unit="B", time=time, value=value)
+    panel = gantt_figure(replace(two_spans(2), counters=(counter,))).axes[1]
+    (band,) = panel.collections
+    corners = band.get_paths()[0].vertices
+    assert {0.0, 1.0, 5.0} == set(corners[np.isclose(corners[:, 0], 5.0), 1].tolist())
+
+
+def test_a_tall_chart_has_room_for_every_kind() -> None:
+    """20 rows of 0.24 inches hold more than six kinds, one every 0.17 inches."""
+    at = np.arange(20, dtype=float)
+    made = Timeline(
+        lanes=tuple(Lane(process=f"rank {k}", name="compute") for k in range(20)), names=("op",),
+        kinds=tuple(f"kind {k}" for k in range(20)), lane=np.arange(20), name=np.zeros(20, np.int64),
+        kind=np.arange(20), start=at, end=at + 1.0,
+    )  # fmt: skip
+    assert len(gantt_figure(made).legends[0].get_texts()) == 20
+
+
 def test_a_small_chart_says_lanes_kinds_and_micro_batches() -> None:
     found = words(pipeline())
     assert {"stage 0 (ranks 0-7)", "compute x8", "backward 51%", "0", "7", "time, ms", "memory"} <= set(found)
