@@ -128,23 +128,18 @@ def _port_rows(
     first = readings[0][1] if len(readings) > 1 else {}
     final = readings[-1][1]
     grown = {name: max(value - first.get(name, 0.0), 0.0) for name, value in final.items()}
-    for way in ("out", "in"):
-        if way not in final:
-            continue
-        values = [0.0] * _BINS
-        for (begin, before), (end, after) in pairwise(readings):
+    downs, errors = (int(grown.get(kind, 0)) for kind in ("downs", "errors"))
+    ways = [way for way in ("out", "in") if way in final]
+    if not ways:
+        yield PortRow(port=port, kind="adapter", downs=downs, errors=errors)
+    for way in ways:  # what is counted once for both stands with the first
+        values, is_first = [0.0] * _BINS, way == ways[0]
+        for (begin, before), (end, after) in pairwise(readings) if last else ():
             low, high = int(begin / last * _BINS), max(int(end / last * _BINS), int(begin / last * _BINS) + 1)
             for position in range(low, min(high, _BINS)):
                 values[position] += max(after.get(way, 0.0) - before.get(way, 0.0), 0.0) / (high - low)
-        yield PortRow(
-            port=f"{port} {way}", kind="adapter", values=tuple(values), busy=last,
-            downs=int(grown.get("downs", 0)) if way == "out" else 0,
-            errors=int(grown.get("errors", 0)) if way == "out" else 0,
-        )  # fmt: skip
-    if not {"out", "in"} & set(final):
-        yield PortRow(
-            port=port, kind="adapter", downs=int(grown.get("downs", 0)), errors=int(grown.get("errors", 0))
-        )
+        yield PortRow(port=f"{port} {way}", kind="adapter", values=tuple(values), busy=last, downs=downs * is_first,
+                      errors=errors * is_first)  # fmt: skip
 
 
 def _rank_row(file: Path, data: bytes, number: int) -> PortRow:
