@@ -58,6 +58,23 @@ def test_a_system_has_the_parts_its_entry_names(name):
         assert (made.name if made else "") == (LOADERS[part.split("_")[-1]](named).name if named else "")
 
 
+def test_rows_are_found_by_name_family_or_gpu():
+    rows = [
+        {"name": "llama-7b", "family": "llama"},
+        {"name": "gpt2", "family": "gpt"},
+        {"name": "x", "gpu": "a100"},
+    ]
+    assert [catalog.named_rows(rows, text) for text in ("LLAMA", "gpt", "a100")] == [
+        rows[:1],
+        rows[1:2],
+        rows[2:],
+    ]
+    for text, offered in (("llama-70b", "llama-7"), ("gpt3", "gpt"), ("ab", None)):
+        with pytest.raises(CatalogError, match="unknown name") as error:
+            catalog.named_rows(rows, text)
+        assert (error.value.instead or {}).get("text") == offered
+
+
 def test_no_name_or_alias_stands_for_two_things():
     every = [key for kind in catalog.KINDS for key in (*catalog.names(kind), *catalog.aliases(kind))]
     assert len(every) == len(set(every))

@@ -19,6 +19,7 @@ from podsim.hardware.fabrics import (
     torus,
 )
 from podsim.hardware.fabrics.node import Cable, Node, Part, even_cable
+from podsim.hardware.fabrics.server_routes import links_of_alike_servers
 from podsim.hardware.fabrics.tree import Switches, rail_tree
 from podsim.hardware.fabrics.tree_routes import tree_hops
 from podsim.hardware.fabrics.wiring import ServerWiring
@@ -339,6 +340,14 @@ def test_weka_reference_architecture():
     rates = max_min_rates(fabric.routes(source, destination), fabric.capacity)
     assert rates.sum() == pytest.approx(4 * 2 * 12.5e9)  # two ports of 100 Gb/s of four systems
     assert hops(fabric, 0, 31)[3] == "leaf0"
+
+
+def test_servers_are_alike_until_a_link_of_one_is_slow():
+    fabric = fabric_of(load_cluster("dgx-a100-80gb:3"))
+    inside = links_of_alike_servers(fabric)
+    assert inside == node_of(load_cluster("dgx-a100-80gb")).links
+    assert links_of_alike_servers(fabric.degraded("node2/gpu3>node2/nvswitch*", share=0.5)) == 0
+    assert links_of_alike_servers(fabric_of(load_cluster("v4-128"))) == 0
 
 
 def test_a_placed_job_has_ranks_of_its_own():

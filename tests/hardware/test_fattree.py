@@ -44,6 +44,12 @@ def test_published_counts(unit, ports, row):
     assert tree.cables == cables * (3 if cores else 2)
 
 
+def test_nodes_below_a_leaf_and_below_a_group_of_spines() -> None:
+    """560 nodes of 28 units: 20 a leaf, and two groups of spines a rail, with 14 units each. 140 are one group."""
+    found = [fat_tree(nodes=nodes, rails=8, unit=20, ports=40).tiers for nodes in (560, 140, 40, 20)]
+    assert found == [(20, 280), (20,), (20,), ()]
+
+
 @settings(deadline=None)
 @given(
     nodes=st.integers(1, 5000),

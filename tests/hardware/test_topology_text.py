@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import node_fabric, node_of
+from podsim.hardware.machine_input import given_cluster, read_server
 from podsim.hardware.topo_text import parse_topo, topo_text
 
 # The form of a DGX A100: NVSwitch between GPUs, two adapters to a switch, underlined header, a legend of adapters.
@@ -62,6 +63,22 @@ def test_pix_is_one_switch_and_pxb_several():
     )  # two cables over a switch; up a switch, over one above, and down another
     across = [name.split(">")[1] for name in fabric.route(0, fabric.end("nic", 1))]
     assert sum("cpu" in part for part in across) == 2
+
+
+def test_a_file_is_read_by_its_content(tmp_path):
+    """Text is a listing; what begins with "<", or ends in .xml, is a topology."""
+    (tmp_path / "a.txt").write_text(A100)
+    assert read_server(tmp_path / "a.txt").gpus == 3
+    xml = "<system version='1'><cpu numaid='0'><pci busid='1:0' class='0x030200'/></cpu></system>"
+    (tmp_path / "b.txt").write_text("\n " + xml)
+    assert read_server(str(tmp_path / "b.txt")).gpus == 1
+    (tmp_path / "c.xml").write_text(A100)
+    with pytest.raises(TableError, match=r"c\.xml"):
+        read_server(tmp_path / "c.xml")
+    cluster = load_cluster("dgx-a100")
+    assert given_cluster(cluster) is cluster
+    with pytest.raises(PodsimError, match="keys change a cluster that is named"):
+        given_cluster(cluster, {"nodes": "2"})
 
 
 def test_numa_numbers_are_those_printed():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from podsim.errors import ClusterError
+from podsim.errors import ClusterError, UnitError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.torus_slices import twist_shifts, twisted_images
+from podsim.hardware.fabrics.builders import host_cluster
+from podsim.hardware.parts import TorusLinks
+from podsim.hardware.torus_slices import read_torus, torus_system, twist_shifts, twisted_images
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,49 @@ def test_what_is_no_slice_says_what_is(text: str, message: str, gpus: int | None
     with pytest.raises(ClusterError, match=message) as error:
         load_cluster(text)
     assert (error.value.instead or {}).get("gpus") == gpus
+
+
+def test_servers_on_a_torus_have_a_share_of_each_part() -> None:
+    """16 H100 are two servers of eight: twice the adapters and the power, and no switch between them."""
+    server = load_cluster("dgx-h100").system
+    made = torus_system(server, "4 x 4")
+    assert (made.gpus, made.nics, made.power, made.topology) == (16, 16, 2 * server.power, "torus")
+    assert (made.nvswitch, made.nvswitches, made.datasheet) == (None, 0, {})
+    assert made.torus == TorusLinks(shape=(4, 4), pod=(4, 4), twisted=False)
+    slice_ = torus_system(load_cluster("tpu-v4").system, "4x4x8-twisted")
+    assert (slice_.gpus, slice_.torus.shape, slice_.torus.twisted) == (128, (4, 4, 8), True)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("on", "text", "message"),
+    [
+        ("dgx-h100", "16", "give the chips along each axis"), ("dgx-h100", "4by4", "give the chips along each axis"),
+        ("dgx-h100", "0x4", "a torus of 0x4 chips"), ("dgx-h100", "1001x1000", "1,000,000 chips in all"),
+        ("l4-server", "4x4", "has no links to neighbours"), ("tpu-v4", "3x3x3", "is no slice of tpu-v4"),
+    ],
+)  # fmt: skip
+def test_what_is_no_torus(on: str, text: str, message: str) -> None:
+    with pytest.raises(ClusterError, match=message):
+        torus_system(load_cluster(on).system, text)
+
+
+def test_the_text_of_a_torus() -> None:
+    assert read_torus("8x8x16-twisted", "torus") == "8x8x16-twisted"
+    for wrong in (5, "8by8", None):
+        with pytest.raises(UnitError, match=r"torus: .* will not do; expected the chips along each axis"):
+            read_torus(wrong, "torus")
+
+
+def test_hosts_of_a_slice_are_nodes_of_four_chips() -> None:
+    """64 chips of v4 on 16 hosts, each with an adapter, a sixteenth of the memory and of the power."""
+    cluster = load_cluster("2x v4-128")
+    hosts = host_cluster(cluster)
+    assert (hosts.nodes, hosts.gpus_per_node, hosts.nics) == (32, 4, 1)
+    assert (hosts.system.torus, hosts.system.trays, hosts.system.cpus) == (None, 1, 1)
+    assert hosts.system.memory == pytest.approx(416768e9 / 1024)
+    assert hosts.system.power == pytest.approx(1179.65e3 / 1024)
+    assert hosts.nvlink.name.startswith("PCIe")
+    assert host_cluster(load_cluster("dgx-h100:2")) == load_cluster("dgx-h100:2")
 
 
 def test_rings_of_a_twisted_torus_close_half_a_long_ring_further() -> None:
