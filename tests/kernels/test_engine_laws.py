@@ -19,9 +19,16 @@ from podsim.kernels.engine_attention import (
 )
 from podsim.kernels.engine_constants import engine_constants
 from podsim.kernels.engine_experts import EngineExperts, _power_law, expert_rows, experts_law, experts_seconds
-from podsim.kernels.engine_run import EngineRun, attention_peak
+from podsim.kernels.engine_run import (
+    EngineRun,
+    attention_peak,
+    format_bytes,
+    format_peak,
+    library_precision,
+    precision_name,
+)
 from podsim.kernels.engine_sums import EngineSum, sums_law
-from podsim.kernels.engine_work import experts_work, gemm_work
+from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, least_seconds
 
 RUNS = [
     EngineRun(engine=engine, precision="bf16", cache=cache)
@@ -175,6 +182,80 @@ def test_work_of_products_and_experts() -> None:
         flops, moved = experts_work(run, shape)
         assert flops[0] == 2 * 800 * matrices * 64 * 32
         assert moved[0] == 128 * matrices * 64 * 32 + 4 * 800 * 64
+
+
+@pytest.mark.parametrize(
+    ("names", "bits", "peak"),
+    [
+        (("bf16", "fp16", ""), 16, 1), (("fp32",), 32, 3), (("tf32",), 32, 4), (("fp8", "fp8_block"), 8, 2),
+        (("mxfp8",), 8 + 8 / 32, 2), (("nvfp4",), 4 + 8 / 16, 5), (("int8", "int8_sq"), 8, 6), (("int8_wo",), 8, 1),
+        (("int4_wo", "w4a16_mxfp4"), 4 + 8 / 32, 1), (("w4a8_mxfp4_mxfp8", "w4afp8"), 4 + 8 / 32, 2),
+        (("int4",), 4, 7), (("fp64",), 64, 8),
+    ],
+)  # fmt: skip
+def test_formats_have_their_bits_and_their_arithmetic(names: tuple[str, ...], bits: float, peak: int) -> None:
+    """Scales of 8 bits stand for 32 elements, of NVFP4 for 16; weights alone are multiplied in 16 bits."""
+    peaks = ("bf16", "fp8", "fp32", "tf32", "fp4", "int8", "int4", "fp64_tensor")
+    gpu = replace(
+        ROUND, peaks={name: float(at) for at, name in enumerate(peaks, 1)} | {"fp16": 1.0, "fp64": 0.5}
+    )
+    for name in names:
+        assert format_bytes(name) == pytest.approx(bits / 8, rel=6e-3)
+        assert format_peak(gpu, name) == peak
+    with pytest.raises(PodsimError, match="has no fp4 arithmetic; it has bf16, fp8"):
+        format_peak(ROUND, "nvfp4")
+
+
+def test_names_of_formats() -> None:
+    assert [precision_name(text) for text in ("half", "auto", "sq", "w4a8_mxfp4_fp8")] == [
+        "fp16", "bf16", "int8", "w4a8_mxfp4_mxfp8",
+    ]  # fmt: skip
+    assert [library_precision(text) for text in ("FP64_tensor", "fp4", "bf16", "fp8_e4m3")] == [
+        "fp64", "nvfp4", "bf16", "fp8",
+    ]  # fmt: skip
+    with pytest.raises(PodsimError, match="unknown number format 'bfloat61'"):
+        precision_name("bfloat61")
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "window", "pairs", "read"),
+    [
+        (4.0, 4.0, 0.0, 1 + 2 + 3 + 4, 4), (1.0, 100.0, 0.0, 100, 100), (2.0, 10.0, 0.0, 9 + 10, 10),
+        (4.0, 4.0, 2.0, 1 + 2 + 2 + 2, 4), (1.0, 100.0, 30.0, 30, 31), (4.0, 100.0, 200.0, 97 + 98 + 99 + 100, 100),
+    ],
+)  # fmt: skip
+def test_work_of_attention(queries: float, keys: float, window: float, pairs: int, read: int) -> None:
+    """Two heads of 8 wide queries and 8 wide values, one of keys; 3 sequences, with the cache in one byte."""
+    shape = _attention(
+        queries, keys, batch=3.0, heads=2.0, kv_heads=1.0, head_dim=8.0, value_dim=8.0, window=window
+    )
+    flops, moved = attention_work(RUNS[1], shape)
+    assert flops[0] == 2 * 3 * 2 * pairs * (8 + 8)
+    assert moved[0] == 3 * (2 * 2 * queries * (8 + 8) + read * (8 + 8))
+
+
+def test_latent_keys_are_read_once_for_keys_and_values() -> None:
+    shape = _attention(1.0, 100.0, batch=1.0, heads=16.0, kv_heads=1.0, head_dim=576.0, value_dim=512.0)
+    assert attention_work(RUNS[0], shape)[1][0] == 2 * 16 * (576 + 512) + 2 * 576 * 100
+    apart = _attention(1.0, 100.0, batch=1.0, heads=2.0, kv_heads=2.0, head_dim=192.0, value_dim=128.0)
+    assert attention_work(RUNS[0], apart)[1][0] == 2 * 2 * 320 + 2 * 2 * 320 * 100
+
+
+def test_the_longer_of_arithmetic_and_bytes_limits() -> None:
+    assert least_seconds(ROUND, "bf16", 1e14, 1e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "fp8", 1e14, 1e12) == (1.0, "memory")
+
+
+def test_packed_heads_share_blocks_of_queries() -> None:
+    """64 queries of 32 heads: packed by fours they fill 16 x 8 x 2 blocks on 100 SMs; alone, 16 x 32 half-empty ones."""
+    c = dict.fromkeys(("rounding", "fill", "block", "tail", "launch", "token_head", "token", "moved"), 0.0)
+    c |= {"rounding": 1e9, "share_128": 1.0}
+    gpu = replace(ROUND, memory_bandwidth=1e30)
+    alone, packed = (
+        prefill_law(c | {"packed": flag}, gpu, RUNS[2], _attention(64.0, 1024.0))[0] for flag in (0.0, 1.0)
+    )
+    block = 2 * 128 * 256 * 1024 / 1e12  # of 128 rows against 1,024 keys
+    assert (alone, packed) == pytest.approx((512 / 100 * block, 256 / 100 * block))
 
 
 @pytest.mark.parametrize(("width", "products", "exponentials"), [(64.0, 32768, 1.0), (128.0, 65536, 0.5)])

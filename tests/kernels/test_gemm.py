@@ -60,6 +60,21 @@ def test_one_tile_too_many_is_a_second_wave():
     assert two == pytest.approx(2 * one)
 
 
+@pytest.mark.parametrize(
+    ("tile_m", "tile_n", "share"),
+    [
+        (256, 128, "256x128"), (128, 256, "256x128"), (128, 128, "128x128"), (256, 64, "128x128"),
+        (64, 256, "128x128"), (128, 64, "128x64"), (64, 128, "128x64"), (64, 64, "64x64"), (32, 64, "32x64"),
+    ],
+)  # fmt: skip
+def test_each_tile_has_its_size_and_its_share(tile_m, tile_n, share):
+    """108 tiles of one size are a wave; others are slow, or do not fit so well."""
+    fields = {f"share_{each}": 1e-3 for each in ("256x128", "128x128", "128x64", "64x64", "32x64")}
+    constants = replace(IDEAL, **(fields | {f"share_{share}": 0.5}))
+    found = law(constants, tile_m, 108 * tile_n, 4096, machine=(108.0, 312e12, 1e30))[0]
+    assert found == pytest.approx(2 * tile_m * 108 * tile_n * 4096 / 156e12)
+
+
 def test_a_batch_fills_the_waves_of_one_grid():
     three = law(IDEAL, 9 * 256, 4 * 128, 4096, batch=3)[0]
     assert three == pytest.approx(law(IDEAL, 9 * 256, 12 * 128, 4096)[0])
