@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 import tomllib
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from podsim.hardware.catalog import load_gpu, names
-from podsim.kernels import fit_attention, fit_host, fit_kernels, fit_products
+from podsim.fitting import Fit
 from podsim.kernels.constants import Evidence, kernel_constants, known_kernels, load_constants
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import cross_validate, fit_gpu
@@ -256,21 +257,19 @@ def test_unreadable_rows():
     assert len(kernel_rows([{**good, "tflops": "0"}])) == 0
 
 
-def test_fits_start_within_their_bounds():
-    """And a step of a search is at most the whole range."""
-    fits = (
-        fit_kernels._UNALIGNED,
-        fit_kernels._MEMORY,
-        fit_products._FIT,
-        fit_products._LONG_RUNS,
-        fit_attention._FIT,
-    )
-    tables = [*(fit.parameters for fit in fits), fit_host._PARAMETERS]
-    for name, each in ((name, each) for table in tables for name, each in table.items()):
+@pytest.mark.parametrize(
+    "module",
+    [f"podsim.kernels.{name}" for name in ("fit_kernels", "fit_products", "fit_attention", "fit_host")],
+)
+def test_fits_start_within_their_bounds(module):
+    """And a step of the search for a product's constants is at most half of its range."""
+    held = vars(importlib.import_module(module))
+    fits = [each.parameters for each in held.values() if isinstance(each, Fit)]
+    for name, each in [pair for fit in (*fits, held.get("_PARAMETERS", {})) for pair in fit.items()]:
         assert each.low < each.high, name
         assert each.low <= each.start <= each.high, name
-    for bounds in (fit_kernels._BOUNDS, fit_kernels._NARROW):
-        for name, (scale, low, high) in bounds.items():
-            assert 0 <= low < high, name
-            assert low <= getattr(fit_kernels._START, name) <= high, name
-            assert 0 < scale <= (high - low) / 2, name
+    for name, (scale, low, high) in [
+        pair for key in ("_BOUNDS", "_NARROW") for pair in held.get(key, {}).items()
+    ]:
+        assert 0 <= low <= getattr(held["_START"], name) <= high, name
+        assert 0 < scale <= (high - low) / 2, name

@@ -1,6 +1,7 @@
 """A transformer's ops: parameters, FLOPs and saved tensors against published formulas and sums by hand."""
 
 import dataclasses
+import importlib
 
 import pytest
 from hypothesis import given
@@ -265,15 +266,17 @@ def test_limits_are_of_fields() -> None:
     assert set(LIMITS) <= {field.name for field in dataclasses.fields(Transformer)}
 
 
-def test_limits_are_believable() -> None:
+@pytest.mark.parametrize("module", ["podsim.workload.specification"])
+def test_limits_are_believable(module: str) -> None:
     """No width or number of heads has reached 2^24 (the widest MLP of the catalog has 106,496), nor a table 2^28 rows."""
     free = {"plain", "head_plain", "rotary_base"}  # counts of parameters, and a base of angles
-    widths = {name: most for name, most in LIMITS.items() if name not in free}
+    limits = importlib.import_module(module).LIMITS
+    widths = {name: most for name, most in limits.items() if name not in free}
     assert max(widths.values()) <= 2**27
     assert all(
         most <= 2**24 for name, most in widths.items() if name.endswith(("dim", "heads", "ffn", "input"))
     )
-    assert [LIMITS[name] for name in ("layers", "encoder_layers", "image_percent", "mtp")] == [
+    assert [limits[name] for name in ("layers", "encoder_layers", "image_percent", "mtp")] == [
         10_000,
         10_000,
         100,
