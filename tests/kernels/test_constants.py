@@ -12,8 +12,8 @@ from importlib.resources import as_file, files
 import numpy as np
 import pytest
 
-from podsim.hardware.catalog import load_gpu, names
 from podsim.fitting import Fit
+from podsim.hardware.catalog import load_gpu, names
 from podsim.kernels.constants import Evidence, kernel_constants, known_kernels, load_constants
 from podsim.kernels.constants_file import constants_text, write_constants
 from podsim.kernels.fit_kernels import cross_validate, fit_gpu
