@@ -12,7 +12,7 @@ from podsim.workload.config_json import Config
 from podsim.workload.huggingface import read_config
 from podsim.workload.image_loaders import image_loaders, load_image_loader, loader_of_software
 from podsim.workload.odd_families import bitnet, gemma3n, longcat, neox_japanese
-from podsim.workload.state_keys import kimi, lightning
+from podsim.workload.state_keys import convolution, kimi, lightning
 
 VIT = {
     "model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 768, "num_hidden_layers": 12,
@@ -71,6 +71,14 @@ def test_linear_attention_by_hand() -> None:
     assert {name: sizes for name, *sizes in made["extras"]} == {
         name: [*pair] for name, pair in low_rank.items()
     }
+    bare, biased = (convolution(Config(raw=raw), 16) for raw in ({"conv_L_cache": 3}, {"conv_bias": True}))
+    assert (bare["state_input"], bare["state_channels"], bare["state_width"], bare["plain"]) == (
+        48,
+        16,
+        16,
+        0,
+    )
+    assert (biased["state_taps"], biased["state_bias"], biased["plain"]) == (3, True, 48 + 16)
     plain = lightning(Config(raw={"num_attention_heads": 2, "head_dim": 4}), 16)
     assert plain == {"state_input": 32, "state_width": 8, "state_dim": 4, "state_chunk": 256, "plain": 8}
     assert lightning(Config(raw={"num_attention_heads": 2, "block_size": 64}), 16)["state_width"] == 16

@@ -95,6 +95,7 @@ def test_every_parameter_of_the_class_is_counted_once(tied: bool, head: int) -> 
         ("Layer", 2, 2 * DENSE), ("Layer", 1, MIXED),
     ]  # fmt: skip
     assert (spec.layers, spec.heads, spec.head_dim, spec.vocab, spec.hidden) == (3, 2, 4, 100, 8)
+    assert (spec.sequence, spec.family, spec.source) == (64, "toy", "ToyForCausalLM of transformers")
     assert build(spec).tied_embeddings == tied
 
 
@@ -124,6 +125,14 @@ def test_the_ends_by_hand() -> None:
     (lookup,) = captured.embedding.ops
     assert (lookup.read, lookup.write, lookup.read_back, lookup.write_back) == (8, 8, 16, 8)
     plain, logits, loss = captured.head.ops
+    first, second = (
+        [op for op in captured.layers[0].ops if op.kind == kind] for kind in ("norm", "elementwise")
+    )
+    for norm, residual in zip(first, second, strict=True):
+        assert (norm.read, norm.write, norm.read_back, norm.write_back, norm.fused) == (8, 8, 16, 8, False)
+        assert (residual.read, residual.write, residual.read_back, residual.write_back) == (16, 8, 16, 8)
+        assert (norm.saved[0].elements, residual.fused, residual.saved) == (8, True, ())
+    assert (captured.embedding.syncs, captured.embedding.count, captured.head.syncs) == (1, 1, 0)
     assert (plain.bias, logits.n, logits.k, logits.weight) == (16, 100, 8, 800)
     assert (loss.read, loss.write, loss.read_back, loss.write_back) == (1100, 800, 400, 300)
     assert (loss.saved[0].elements, loss.saved[0].bytes, loss.fused, lookup.fused) == (100, 4, False, False)
