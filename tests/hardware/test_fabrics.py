@@ -18,6 +18,7 @@ from podsim.hardware.fabrics import (
     node_of,
     torus,
 )
+from podsim.hardware.fabrics.describe import describe
 from podsim.hardware.fabrics.node import Cable, Node, Part, even_cable
 from podsim.hardware.fabrics.server_routes import links_of_alike_servers
 from podsim.hardware.fabrics.tree import Switches, rail_tree
@@ -82,6 +83,19 @@ def test_dgx_1_is_a_hybrid_cube_mesh():
         "node0/gpu7",
     ]  # 2 links and 2, not over gpu3: 2 and 1
     assert fabric.capacity[fabric.links_of_kind("nvlink")].sum() == pytest.approx(8 * 150e9)
+
+
+def test_a_cube_mesh_has_eight_gpus():
+    cluster = load_cluster("dgx-1")
+    with pytest.raises(ClusterError, match="9 GPUs in a cube mesh, which has 8"):
+        node_of(replace(cluster, system=replace(cluster.system, gpus=9)))
+
+
+def test_two_rails_have_their_leaves_in_units():
+    """40 nodes of two adapters, 20 a unit: two units of a leaf for each rail."""
+    cluster = load_cluster("superpod-a100:2su", {"network.nics": "2"})
+    leaves = describe(fabric_of(cluster)).nets[0].layers[1]
+    assert (leaves.groups, leaves.group) == ((2, 2), "unit")
 
 
 def test_a_part_of_a_dgx_1_has_its_closest_gpus():

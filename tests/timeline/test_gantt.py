@@ -23,7 +23,7 @@ from podsim.answers.timeline import Counter, Lane, Timeline
 from podsim.errors import PodsimError, TimelineError
 from podsim.timeline.gantt import gantt_figure, gantt_image, length_text, time_unit
 from podsim.timeline.gantt_counters import counter_steps, make_panels
-from podsim.timeline.gantt_page import gantt_page
+from podsim.timeline.gantt_page import gantt_data, gantt_page
 from podsim.timeline.gantt_raster import coverage, mix_colours
 from podsim.timeline.kind_colours import colours, ink_on, rgb
 from podsim.timeline.timelines import write_timeline
@@ -156,8 +156,8 @@ def test_a_chart_of_one_lane_leaves_room_for_its_legend() -> None:
 def test_ticks_stand_within_the_time_of_a_chart() -> None:
     figure = gantt_figure(replace(two_spans(2), end=np.array([4.0, 9.5])))
     assert figure.axes[1].get_xticks().tolist() == [0, 2, 4, 6, 8]
-    early = replace(two_spans(2), start=np.array([8.5, 9.0]), end=np.array([9.0, 12.1]))
-    assert gantt_figure(early).axes[0].get_xticks().tolist() == [8.5, 9, 9.5, 10, 10.5, 11, 11.5, 12]
+    late = replace(two_spans(2), start=np.array([8.7, 9.0]), end=np.array([9.0, 12.1]))
+    assert gantt_figure(late).axes[0].get_xticks().tolist() == [9, 9.5, 10, 10.5, 11, 11.5, 12]
 
 
 def test_a_counter_of_many_changes_is_a_band_of_steps() -> None:
@@ -300,6 +300,34 @@ def test_a_page_stands_alone_and_holds_every_span() -> None:
     assert [kind["name"] for kind in described["kinds"]] == list(made.kinds)
     assert arrays["first"][-1] == len(made)
     assert described["title"] == "</script><b>bold</b>"
+
+
+@pytest.mark.parametrize(("count", "kind", "name"), [(3, "u1", "u2"), (300, "u2", "u2"), (70000, "u2", "u4")])
+def test_numbers_of_a_page_hold_every_kind_and_name(count: int, kind: str, name: str) -> None:
+    """One byte for up to 255 kinds, two for up to 65,535 names."""
+    many_kinds = min(count, 300)
+    made = Timeline(
+        lanes=(Lane(process="p", name="n"),), names=tuple(map(str, range(count))),
+        kinds=tuple(map(str, range(many_kinds))), lane=np.zeros(2, np.int64), name=np.array([0, count - 1]),
+        kind=np.array([0, many_kinds - 1]), start=np.array([0.0, 1.0]), end=np.array([1.0, 2.0]),
+        arguments={"word": np.array(["b", "a"]), "small": np.array([1, -(2**31) + 1]), "large": np.array([1, 2**31])},
+    )  # fmt: skip
+    described, packed = gantt_data(made)
+    types = {
+        "Uint8Array": "u1",
+        "Uint16Array": "u2",
+        "Uint32Array": "u4",
+        "Int32Array": "i4",
+        "Float64Array": "f8",
+    }
+    data = gzip.decompress(base64.b64decode(packed))
+    held = {key: (types[kind], np.frombuffer(data, f"<{types[kind]}", length, at).tolist())
+            for key, (kind, at, length) in described["arrays"].items()}  # type: ignore[attr-defined]  # fmt: skip
+    assert held["kind"] == (kind, [0, many_kinds - 1])
+    assert held["name"] == (name, [0, count - 1])
+    assert held["argument word"] == ("u4", [1, 0])
+    assert held["argument small"] == ("i4", [1, -(2**31) + 1])
+    assert held["argument large"] == ("f8", [1, 2**31])
 
 
 @pytest.mark.parametrize("kinds", [2, 6, 9])

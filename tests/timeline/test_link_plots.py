@@ -46,6 +46,7 @@ def test_use_of_a_link_by_kind() -> None:
     assert boxes.corners == [
         pytest.approx((n - 0.4, n + 0.4, 0, share)) for n, share in enumerate([0.5, 0, 0, 0.5, 0, 0])
     ]
+    assert (boxes.opacity, points.line) == (0.75, "")
     assert (points.labels, list(points.x)) == (["50%", "", "", "50%", "", ""], [n - 0.5 for n in range(6)])
     assert levels.x.names == ["0-10", "10-25", "25-50", "50-75", "75-90", "90-100"]
     assert [mark.name for mark in levels.marks[:2]] == ["tp", "pp"]
