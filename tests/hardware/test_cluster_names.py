@@ -6,6 +6,7 @@ import pytest
 
 from podsim.errors import ClusterError, PodsimError, close_names
 from podsim.hardware.cluster import load_cluster
+from podsim.hardware.cluster_names import clusters_of, is_cluster
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,29 @@ def test_what_cannot_be_is_refused_with_what_would_work(
     assert error.value.instead == instead
     fixed = {"on": text, "gpus": gpus} | instead
     assert load_cluster(str(fixed["on"]), gpus=int(str(fixed["gpus"])))
+
+
+def test_texts_that_name_clusters() -> None:
+    found = [
+        is_cluster(text) for text in ("h100", "dgx-a100:4", "selene", "64xh100", "qm8700", "nothing", ":::")
+    ]
+    assert found == [True, True, True, True, False, False, False]
+    assert clusters_of("h100, b200") == ["h100", "b200"]
+    assert clusters_of("4,096") == ["4,096"]  # digits alone are one text
+    assert [clusters_of(text) for text in (None, "", "h100")] == [[], [], ["h100"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a/b", "is no cluster; a cluster file must end in .toml"), ("a\\b", "must end in .toml"),
+        ("qm8700", "qm8790 is a switch; a cluster is h100"), ("selenee", "did you mean selene"),
+        ("h100:8", "may be 8 GPUs or 8 servers: .* or --on dgx-h100:8 .64 GPUs."),
+    ],
+)  # fmt: skip
+def test_what_names_no_cluster(text: str, said: str) -> None:
+    with pytest.raises(PodsimError, match=said):
+        load_cluster(text)
 
 
 @pytest.mark.parametrize(

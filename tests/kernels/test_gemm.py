@@ -333,6 +333,12 @@ def test_where_a_figure_comes_from():
     assert gemm_source(replace(A100, sms=42), 4096, 4096, 4096) == "extrapolated from a100-sxm4-80gb"
 
 
+@pytest.mark.parametrize("name", ["m", "n", "k"])
+def test_a_source_of_no_size_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}=0 must be positive"):
+        gemm_source(A100, **{"m": 8, "n": 8, "k": 8, name: 0})
+
+
 def test_a_slice_has_no_correction():
     half = replace(A100, sms=54, peaks={"bf16": 156e12}, memory_bandwidth=A100.memory_bandwidth / 2)
     constants = kernel_constants(A100).gemm["bf16"]
