@@ -192,6 +192,39 @@ def test_groups_divide_the_arithmetic_of_both_gradients() -> None:
     assert graph.flops_back[1] == 2 * graph.flops[1]
 
 
+class Readers(nn.Module):
+    """A tensor of 4 x 3 numbers that one op reads, or several."""
+
+    def __init__(self, readers: int) -> None:
+        super().__init__()
+        self.linear, self.readers = nn.Linear(6, 3), readers
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(x).exp()
+        return sum((y.tanh() for _ in range(1, self.readers)), start=y.tanh())
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_gradients_of_several_readers_are_added(more: int) -> None:
+    """Each further reader of 12 numbers of 4 B: two of its gradients read, one written, by a kernel more."""
+    alone, shared = (capture(lambda n=n: Readers(n), "4x6")[0] for n in (1, 1 + more))
+    for name, bytes_ in (("read_back", 2 * 48), ("written_back", 48), ("kernels_back", 1)):
+        one, other = (getattr(graph, name)[graph.targets.index("exp")] for graph in (alone, shared))
+        assert other - one == more * bytes_
+
+
+def test_a_weight_of_two_ops_is_counted_once() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(5, 5)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(self.linear(x))
+
+    assert capture(Twice, "4x5")[0].parameters.tolist() == [30, 0]
+
+
 def test_views_are_no_ops_and_copies_are() -> None:
     class Net(nn.Module):
         def forward(self, x: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import TraceError
-from podsim.graphs.chakra_file import _ALIKE, Node, RawTrace, _decode, _node, encode
+from podsim.graphs.chakra_file import _ALIKE, Node, RawTrace, _attribute, _decode, _message, _node, encode
 from podsim.graphs.chakra_mend import mend, read_chakra, write_chakra
 from podsim.graphs.trace_graph import COLLECTIVES, KINDS, CommGroup, TraceGraph, critical_seconds
 from podsim.timeline.protobuf import (
     bytes_field,
+    double_field,
     fields,
     number_field,
     repeated_integers,
     signed_integer,
+    tag,
     varint,
     varint_at,
 )
@@ -211,6 +215,48 @@ def test_streams_run_in_the_order_of_their_start_times() -> None:
     assert found.ordered == 1
     assert edges(found.graph) == {("n6", "n5")}
     assert critical_seconds(found.graph) == pytest.approx(20e-6)
+
+
+def test_the_rank_is_that_of_the_name_or_else_that_of_the_file() -> None:
+    stated = RawTrace(version="0.0.4", attributes={"rank": 5}, nodes=(node(1),))
+    assert (mend(stated).graph.rank, mend(stated, rank=3).graph.rank, mend(stated, rank=0).graph.rank) == (
+        5,
+        3,
+        0,
+    )
+    for nothing in ({}, {"rank": -2}, {"rank": "5"}):
+        assert mend(replace(stated, attributes=nothing)).graph.rank == -1
+
+
+def test_nodes_without_id_and_name_are_no_trace_if_there_are_a_thousand() -> None:
+    head, blank = _message(bytes_field(1, "0.0.4")), _message(number_field(3, 4))
+    assert len(_decode(head + 999 * blank, True).nodes) == 999
+    with pytest.raises(TraceError, match="1,000 nodes without an id and without a name"):
+        _decode(head + 1000 * blank, True)
+    assert len(_decode(head + _message(bytes_field(2, "n")) + 1000 * blank, True).nodes) == 1001
+    assert len(_decode(head + _message(number_field(1, 7)) + 1000 * blank, True).nodes) == 1001
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (double_field(3, 2.5), 2.5), (tag(5, 5) + struct.pack("<f", 1.5), 1.5), (number_field(7, -3), -3),
+        (number_field(9, -3), -3), (number_field(11, 3), 3), (number_field(13, 2**63), 2**63), (number_field(15, 5), -3),
+        (number_field(17, 6), 3), (tag(19, 5) + struct.pack("<I", 7), 7), (tag(21, 1) + struct.pack("<Q", 7), 7),
+        (tag(23, 5) + struct.pack("<i", -7), -7), (tag(25, 1) + struct.pack("<q", -7), -7), (number_field(27, 1), True),
+        (bytes_field(29, "text"), "text"), (bytes_field(8, bytes_field(1, [1, 2])), (1, 2)),
+        (bytes_field(10, bytes_field(1, [1, -2])), (1, -2)), (bytes_field(12, number_field(1, 4)), (4,)),
+        (bytes_field(14, bytes_field(1, [3])), (3,)), (number_field(31, 1), ""), (bytes_field(16, b"x"), ""),
+    ],
+)  # fmt: skip
+def test_attributes_of_each_type(field: bytes, value: object) -> None:
+    """The numbers of the types are those of the schema; a zigzag 5 is -3. What is of no type is empty."""
+    assert _attribute(bytes_field(1, "name") + field) == ("name", value)
+
+
+def test_a_broken_message_is_named_by_its_number() -> None:
+    with pytest.raises(TraceError, match="message 2: a field has the wire type 3"):
+        _decode(_message(bytes_field(1, "0.0.4")) + _message(number_field(1, 1)) + _message(b"\x0b"), True)
 
 
 def test_cycles_and_doubles() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from podsim.errors import ModelError
+from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import load_network, networks
-from podsim.graphs.op_graph_batch import at_batch, for_any_batch, is_for_any_batch
+from podsim.graphs.op_graph_batch import at_batch, for_any_batch, is_for_any_batch, side_by_side
 from podsim.graphs.op_graph_json import read_graph, read_value, to_text, to_value, write_value
 from podsim.workload.catalog import model_names
 
@@ -153,6 +154,22 @@ def test_a_batch_is_asked_for_or_refused(tmp_path: Path) -> None:
     assert read_graph(tmp_path / "one.json", 8).batch == 8
     with pytest.raises(ModelError, match="captured for 8 samples"):
         read_graph(tmp_path / "one.json", 9)
+
+
+def test_graphs_side_by_side_have_the_ops_of_each() -> None:
+    one, two = load_network("resnet50", 1), load_network("resnet50", 2)
+    both = side_by_side([one, two, one])
+    count = len(one.kind)
+    assert len(both.kind) == len(both.names) == len(both.shapes) == 3 * count
+    assert both.flops[:count].tolist() == both.flops[2 * count :].tolist() == one.flops.tolist()
+    assert both.flops[count : 2 * count].sum() == 2 * one.flops.sum()
+    assert both.first.tolist() == [0] * (3 * count + 1)
+
+
+def test_a_network_by_name_has_the_batch_asked_for() -> None:
+    assert captured_graph("resnet50", (), 4).batch == 4
+    with pytest.raises(ModelError, match="say how many samples"):
+        captured_graph("resnet50", (), None)
 
 
 @pytest.mark.parametrize("data", [b"plain text", b"\x1f\x8b\x08\x00garbage", b""])

@@ -13,14 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.errors import ModelError, PodsimError
+from podsim.errors import ModelError, PlanError, PodsimError
 from podsim.graphs.capture_walk import Walk
 from podsim.graphs.fusion import _is_match, fuse
+from podsim.graphs.graph_memory import graph_memory
 from podsim.graphs.op_graph import KINDS, WIDTH, OpGraph, nets_of, topological_order
 from podsim.graphs.op_graph_json import read_graph, to_text, to_value, write_value
 from podsim.graphs.op_products import Facts, Operand
 from podsim.graphs.op_rules import Call, facts_of
 from podsim.graphs.replicated_network import _batch
+from podsim.hardware.catalog import load_gpu
+from podsim.training.software import load_software
 
 RESNET = Path(__file__).parents[2] / "examples" / "modules" / "resnet50.json"
 
@@ -115,7 +118,79 @@ def test_traffic_by_hand() -> None:
     assert (idle.read, idle.kernels) == (0, 0)
     unknown = facts_of(call("bessel_j0", tensor(10), out=tensor(10)))
     assert unknown.unknown
-    assert unknown.read == 40
+    assert (unknown.read, unknown.kind) == (40, "other")
+    assert (relu.unknown, relu.kind) == (False, "elementwise")
+    joined = call("cat", (tensor(10), tensor(20)), 0, other=[tensor(5)], out=tensor(30))
+    assert [each.shape for each in joined.tensors] == [(10,), (20,), (5,)]
+
+
+BOTH, NONE = tensor(2, 4), tensor(2, 4, trained=False)  # 32 B each
+TABLE, FIXED, INDEX = (
+    tensor(10, 4),
+    tensor(10, 4, trained=False),
+    Operand(shape=(2,), width=8.0, trained=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "traffic", "kernels", "extra"),
+    [
+        ("batch_norm", (BOTH, None, None, None, None, True), (64, 32, 128, 32), (1, 1), 0),
+        ("batch_norm", (BOTH, None, None, None, None, False), (32, 32, 64, 32), (1, 1), 0),
+        ("layer_norm", (BOTH, (4,)), (32, 32, 64, 32), (1, 1), 0),
+        ("layer_norm", (BOTH, (4,), tensor(4), tensor(4)), (32 + 32, 32, 128 + 32, 32 + 32), (1, 1), 0),
+        ("softmax", (BOTH, 1), (32, 32, 64, 32), (1, 1), 0), ("softmax", (NONE, 1), (32, 32, 0, 0), (1, 0), 0),
+        ("avg_pool2d", (BOTH,), (32, 32, 32, 32), (1, 1), 0),
+        ("max_pool2d", (BOTH,), (32, 32 + 64, 32 + 64, 32), (1, 1), 64),  # with positions of 8 B
+        ("max_pool2d", (NONE,), (32, 96, 0, 0), (1, 0), 0),
+        ("embedding", (TABLE, INDEX), (32 + 16, 32, 64 + 16, 160 + 32), (1, 2), 0),  # the table's gradient is cleared
+        ("embedding", (FIXED, INDEX), (48, 32, 0, 0), (1, 0), 0),
+        ("embedding", (TABLE, INDEX, -1, False, True), (48, 32, 80, 32), (1, 1), 0),
+        ("cross_entropy_loss", (BOTH, INDEX), (64, 64, 64, 64), (2, 2), 32),
+    ],
+)  # fmt: skip
+def test_traffic_of_each_rule_by_hand(
+    target: str, arguments: tuple[Any, ...], traffic: tuple[int, ...], kernels: tuple[int, int], extra: int
+) -> None:
+    facts = facts_of(call(target, *arguments, out=tensor(2, 4)))
+    assert (facts.read, facts.written, facts.read_back, facts.written_back) == traffic
+    assert (facts.kernels, facts.kernels_back, facts.extra) == (*kernels, extra)
+    assert facts.sparse == (len(arguments) == 5)
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "groups", "is_transposed"),
+    [
+        ("conv2d", (None, 1, 1, 1, 4), 4, 0), ("conv_transpose2d", (None, 1, 0, 0, 4), 4, 1),
+        ("convolution", (None, 1, 1, 1, False, 0, 4), 4, 0), ("convolution", (None, 1, 1, 1, True, 0, 2), 2, 1),
+        ("convolution", (None, 1, 1, 1, False, 1, 1), 1, 0),
+    ],
+)  # fmt: skip
+def test_groups_and_directions_of_convolutions(
+    target: str, arguments: tuple[Any, ...], groups: int, is_transposed: int
+) -> None:
+    weight = tensor(8, 8 // groups, 3, 3)
+    facts = facts_of(call(target, tensor(1, 8, 4, 4), weight, *arguments, out=tensor(1, 8, 4, 4)))
+    assert (facts.dims[3], facts.dims[7], facts.flops) == (groups, is_transposed, 2 * 16 * 8 * 8 * 9 / groups)
+
+
+def test_memory_by_hand() -> None:
+    """5 weights in fp32 and a copy in 16 bits, gradients and Adam's moments; 40 B kept of 2 samples in fp32."""
+    graph = small([("relu", "elementwise", 40, [])])
+    graph = OpGraph(
+        **{**graph.__dict__, "parameters": np.array([5.0]), "kept": np.array([40.0]), "table_weights": 12.0}
+    )
+    gpu, software = load_gpu("a100-sxm4-80gb"), load_software("megatron-core")
+    for precision, copy, activations in (("fp32", 0, 40), ("fp16", 2, 20)):
+        held = graph_memory(graph, gpu, precision, software, optimizer="adam", gpus=3)
+        assert (held.weights, held.gradients, held.states) == (5 * (4 + copy), 20, 40)
+        assert (held.tables, held.activations, held.runtime) == (16, activations, software.memory_floor)
+        left = gpu.memory - software.memory_floor - held.weights - 60 - 16
+        assert held.largest_batch == left * 2 // activations
+    assert graph_memory(graph, gpu, "fp32", software, optimizer="sgd", gpus=1, tables=7.0).tables == 7
+    assert graph_memory(graph, gpu, "fp32", software, optimizer="sgd", gpus=1).states == 20
+    with pytest.raises(PlanError, match="did you mean adam"):
+        graph_memory(graph, gpu, "fp32", software, optimizer="adamm", gpus=1)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +257,26 @@ def test_attention_written_out_is_found() -> None:
         )
     )
     assert "attention" not in two.targets
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_found"),
+    [
+        ((2, 5, 6, 7), (2, 5, 8, 6), True), ((1, 5, 6, 7), (1, 5, 8, 6), False),  # one product alone is no head
+        ((2, 5, 6, 7), (3, 5, 8, 6), False), ((2, 5, 6, 7), (2, 4, 8, 6), False), ((2, 5, 6, 7), (2, 5, 8, 5), False),
+    ],
+)  # fmt: skip
+def test_attention_has_the_batch_queries_and_keys_of_both_products(
+    left: tuple[int, ...], right: tuple[int, ...], is_found: bool
+) -> None:
+    ops = [("matmul", "gemm", 240.0, []), ("softmax", "softmax", 240.0, [0]), ("matmul", "gemm", 320.0, [1])]
+    graph = small(ops, {0: left, 2: right})
+    graph = OpGraph(**{**graph.__dict__, "shapes": ((left[0], 5, 6),) * 3})
+    one = fuse(graph, ("attention",))
+    assert (one.targets == ("attention",)) == is_found
+    if is_found:  # of one head each: queries and keys 7 wide, values 8
+        assert one.dims[0].tolist() == [2, 1, 1, 5, 6, 7, 8, 0]
+        assert one.read[0] == 4 * 2 * (5 * 7 + 6 * (7 + 8))
 
 
 def test_unknown_rule_of_fusion() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +50,50 @@ def test_every_entry_loads_says_its_sources_and_is_hashable(kind, name):
     assert part.confirmed in ("yes", "partial", "no")
     assert hash(part) == hash(LOADERS[kind](name.upper()))
     assert part is LOADERS[kind](name)
+
+
+@pytest.mark.parametrize("name", catalog.names("system"))
+def test_a_system_has_the_parts_its_entry_names(name):
+    entry, system = catalog._entries("system")[name], catalog._make_system.__wrapped__(name)
+    assert system.gpu.name == catalog.load_gpu(entry.gpu).name
+    for part in ("pcie", "nvswitch", "cpu", "nic", "storage_nic", "ssd", "boot_ssd", "switch"):
+        named, made = getattr(entry, part), getattr(system, part)
+        assert (made.name if made else "") == (LOADERS[part.split("_")[-1]](named).name if named else "")
+
+
+def test_rows_are_found_by_name_family_or_gpu():
+    rows = [
+        {"name": "llama-7b", "family": "llama"},
+        {"name": "gpt2", "family": "gpt"},
+        {"name": "x", "gpu": "a100"},
+    ]
+    assert [catalog.named_rows(rows, text) for text in ("LLAMA", "gpt", "a100")] == [
+        rows[:1],
+        rows[1:2],
+        rows[2:],
+    ]
+    for text, offered in (("llama-70b", "llama-7"), ("gpt3", "gpt"), ("ab", None)):
+        with pytest.raises(CatalogError, match="unknown name") as error:
+            catalog.named_rows(rows, text)
+        assert (error.value.instead or {}).get("text") == offered
+
+
+def test_the_clock_of_a_gpu_is_a_word_or_a_frequency():
+    gpu = catalog.load_gpu("a100")
+    assert catalog.load_gpu("a100", {"clock": " Sustained "}).is_sustained
+    assert not catalog.load_gpu("a100", {"clock": "burst"}).is_sustained
+    assert catalog.load_gpu("a100", {"clock": "1.2 GHz"}).clock == 1.2e9 != gpu.clock
+    with pytest.raises(CatalogError, match=r"Hz.*, or one of burst, sustained"):
+        catalog.load_gpu("a100", {"clock": "fast"})
+
+
+def test_cores_and_storage_of_a_server():
+    """Two processors of 64 cores; two adapters of two ports of 200 Gb/s, of which a slot carries 31.5 GB/s each."""
+    system = catalog.load_system("dgx-a100-80gb")
+    assert (system.cores, system.storage_rate) == (128, pytest.approx(2 * 31.5e9, rel=1e-3))
+    bare = replace(system, cpu=None, storage_nic=None)
+    assert (bare.cores, bare.storage_rate) == (0, 0.0)
+    assert replace(system, pcie=None).storage_rate == 2 * 2 * 25e9
 
 
 def test_no_name_or_alias_stands_for_two_things():

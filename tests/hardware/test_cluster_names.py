@@ -6,7 +6,7 @@ import pytest
 
 from podsim.errors import ClusterError, PodsimError, close_names
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.cluster_names import enough_nodes
+from podsim.hardware.cluster_names import clusters_of, enough_nodes, is_cluster
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ from podsim.hardware.cluster_names import enough_nodes
         ("dgx-h100", 64, "dgx-h100:8"), ("hgx-h100:16", 64, "dgx-h100:16 (64 GPUs)"), ("gb200", 72, "gb200-nvl72"),
         ("gb200", 144, "gb200-nvl72:2"), ("gb200", 128, "gb200-nvl72:2 (128 GPUs)"), ("a100", 16, "dgx-a100-80gb:2"),
         ("selene", 512, "selene (512 GPUs)"), ("superpod-a100", 512, "superpod-a100:4su (512 GPUs)"),
+        ("superpod-a100", 480, "superpod-a100:3su"), ("superpod-a100:2su", 104, "superpod-a100:2su (104 GPUs)"),
         ("NVIDIA H100 80GB HBM3", 16, "dgx-h100:2"), ("A100-SXM4-40GB", 16, "dgx-a100-40gb:2"),
         ("64xH100", None, "dgx-h100:8"),
         ("DGX H100", 16, "dgx-h100:2"), ("8x dgx-h100", None, "dgx-h100:8"), ("h100 x 64", None, "dgx-h100:8"),
@@ -33,6 +34,8 @@ def test_a_name_and_a_number_of_gpus_are_a_cluster(text: str, gpus: int | None, 
     [
         ("h100", 60, {"gpus": 64}),
         ("h100:64", 64, {"on": "h100", "gpus": 64}),
+        ("dgx-h100:2", 64, {"on": "dgx-h100", "gpus": 64}),
+        ("superpod-a100:1su", 168, {"gpus": 160}),
         ("selene", 10**6, {"gpus": 4480}),
     ],
 )
@@ -44,6 +47,29 @@ def test_what_cannot_be_is_refused_with_what_would_work(
     assert error.value.instead == instead
     fixed = {"on": text, "gpus": gpus} | instead
     assert load_cluster(str(fixed["on"]), gpus=int(str(fixed["gpus"])))
+
+
+def test_texts_that_name_clusters() -> None:
+    found = [
+        is_cluster(text) for text in ("h100", "dgx-a100:4", "selene", "64xh100", "qm8700", "nothing", ":::")
+    ]
+    assert found == [True, True, True, True, False, False, False]
+    assert clusters_of("h100, b200") == ["h100", "b200"]
+    assert clusters_of("4,096") == ["4,096"]  # digits alone are one text
+    assert [clusters_of(text) for text in (None, "", "h100")] == [[], [], ["h100"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a/b", "is no cluster; a cluster file must end in .toml"), ("a\\b", "must end in .toml"),
+        ("qm8700", "qm8790 is a switch; a cluster is h100"), ("selenee", "did you mean selene"),
+        ("h100:8", "may be 8 GPUs or 8 servers: .* or --on dgx-h100:8 .64 GPUs."),
+    ],
+)  # fmt: skip
+def test_what_names_no_cluster(text: str, said: str) -> None:
+    with pytest.raises(PodsimError, match=said):
+        load_cluster(text)
 
 
 @pytest.mark.parametrize(

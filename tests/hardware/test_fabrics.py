@@ -18,7 +18,9 @@ from podsim.hardware.fabrics import (
     node_of,
     torus,
 )
-from podsim.hardware.fabrics.node import Cable, Node, Part
+from podsim.hardware.fabrics.describe import describe
+from podsim.hardware.fabrics.node import Cable, Node, Part, even_cable, working_ways
+from podsim.hardware.fabrics.server_routes import links_of_alike_servers
 from podsim.hardware.fabrics.tree import Switches, rail_tree
 from podsim.hardware.fabrics.tree_routes import tree_hops
 from podsim.hardware.fabrics.wiring import ServerWiring
@@ -83,6 +85,19 @@ def test_dgx_1_is_a_hybrid_cube_mesh():
     assert fabric.capacity[fabric.links_of_kind("nvlink")].sum() == pytest.approx(8 * 150e9)
 
 
+def test_a_cube_mesh_has_eight_gpus():
+    cluster = load_cluster("dgx-1")
+    with pytest.raises(ClusterError, match="9 GPUs in a cube mesh, which has 8"):
+        node_of(replace(cluster, system=replace(cluster.system, gpus=9)))
+
+
+def test_two_rails_have_their_leaves_in_units():
+    """40 nodes of two adapters, 20 a unit: two units of a leaf for each rail."""
+    cluster = load_cluster("superpod-a100:2su", {"network.nics": "2"})
+    leaves = describe(fabric_of(cluster)).nets[0].layers[1]
+    assert (leaves.groups, leaves.group) == ((2, 2), "unit")
+
+
 def test_a_part_of_a_dgx_1_has_its_closest_gpus():
     node = node_of(load_cluster("dgx-1").subset(2))
     assert [(c.lanes, c.bandwidth) for c in node.cables if c.kind == "nvlink"] == [(2, 50e9)]
@@ -118,6 +133,19 @@ def test_dgx_station_joins_each_pair():
 def test_an_override_of_nvlink_is_in_the_fabric():
     fabric = fabric_of(load_cluster("dgx-a100-80gb", {"nvlink.bandwidth": "200 GB/s"}))
     assert set(fabric.capacity[fabric.links_of_kind("nvlink")]) == {200e9}
+
+
+def test_ways_avoid_a_processor_where_switches_lead_round_it():
+    """Over three switches a way is four cables long; over the processor two, which cost ten more."""
+    names = ("gpu0", "gpu1", "cpu0", "pcie0", "pcie1", "pcie2")
+    ends = [("gpu0", "cpu0"), ("cpu0", "gpu1"), ("gpu0", "pcie0"), ("pcie0", "pcie1"), ("pcie1", "pcie2"),
+            ("pcie2", "gpu1")]  # fmt: skip
+    parts = tuple(Part(name=name, kind=name[:-1]) for name in names)
+    for count, cost in ((6, 4.0), (2, 12.0)):
+        cables = tuple(even_cable(one, other, "pcie", 1e9) for one, other in ends[:count])
+        ways = working_ways(Node(name="round", parts=parts, cables=cables))
+        assert ways.cost[0, 1] == cost
+        assert (ways.links[0, 0, 1] >= 0).sum() == (4 if count == 6 else 2)
 
 
 def test_a_node_that_does_not_fit_together_says_all():
@@ -328,6 +356,14 @@ def test_weka_reference_architecture():
     assert hops(fabric, 0, 31)[3] == "leaf0"
 
 
+def test_servers_are_alike_until_a_link_of_one_is_slow():
+    fabric = fabric_of(load_cluster("dgx-a100-80gb:3"))
+    inside = links_of_alike_servers(fabric)
+    assert inside == node_of(load_cluster("dgx-a100-80gb")).links
+    assert links_of_alike_servers(fabric.degraded("node2/gpu3>node2/nvswitch*", share=0.5)) == 0
+    assert links_of_alike_servers(fabric_of(load_cluster("v4-128"))) == 0
+
+
 def test_a_placed_job_has_ranks_of_its_own():
     fabric = fabric_of(load_cluster("superpod-a100:2su"))
     job = fabric.placed([17, 250])
@@ -450,7 +486,7 @@ def test_a_way_past_a_processor_is_dearer_than_three_switches_and_a_socket_deare
     node = Node(
         name="odd", parts=tuple(Part(name=part, kind=part[:-1]) for part in parts), cables=tuple(cables)
     )
-    ways, at = node.working_ways, node.place
+    ways, at = working_ways(node), node.place
     assert ways.links[0, at["gpu0"], at["nic0"]].tolist() == [6, 8, 10, 12]
     assert ways.cost[at["gpu0"], [at["nic0"], at["nic1"], at["cpu1"]]].tolist() == [
         4,

@@ -64,6 +64,13 @@ def test_text_of_the_layers_of_selene():
     assert SELENE in fabric_text(describe(fabric_of(load_cluster("selene"))))
 
 
+@pytest.mark.parametrize(("taper", "bisection"), [(1.0, 4e12), (2.0, 2e12)])
+def test_half_the_ends_send_what_the_cables_up_carry(taper, bisection):
+    """40 servers of eight ports of 25 GB/s, 8 TB/s in all; half as many cables up carry half of that."""
+    drawing = describe(fabric_of(load_cluster("superpod-a100:2su"), taper=taper))
+    assert drawing.nets[0].bisection == bisection
+
+
 def test_svg_has_a_box_for_every_part_and_switch():
     drawing = describe(fabric_of(load_cluster("superpod-a100:7su")))
     root = ET.fromstring(fabric_svg(drawing))

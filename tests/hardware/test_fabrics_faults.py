@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from fabric_builders import folded_clos
@@ -152,6 +154,15 @@ def test_a_torus_goes_by_another_row_where_a_ring_is_cut():
     assert len(plane.route(1, 0)) == 1  # the way back is sound
 
 
+def test_a_torus_goes_by_another_row_where_a_whole_ring_is_cut():
+    """Both links out of chip 0-0 along its ring of three are broken: one step aside, one along, one back."""
+    cut = torus((3, 3), bandwidth=1e9).without("chip0-0>chip0-1", "chip0-0>chip0-2")
+    names = [cut.link_name(link).split(">") for link in cut.routes([0], [1])[1]]
+    assert [len(names), names[0][0], names[-1][1]] == [3, "chip0-0", "chip0-1"]
+    assert all(one[1] == other[0] for one, other in pairwise(names))
+    assert (cut.capacity[cut.routes([0], [1])[1]] > 0).all()
+
+
 def test_a_slow_link_is_the_bottleneck(pod):
     slow = pod.degraded("node0/nic0>leaf0", share=0.5)
     rates = max_min_rates(slow.routes(np.arange(8), np.arange(8, 16)), slow.capacity)
@@ -188,6 +199,12 @@ def test_a_part_of_a_cluster_keeps_the_faults_of_its_nodes():
         (4, 8),
     ):  # two cables each, both ways; of one node alone, one
         assert (fabric_of(cluster.subset(8 * nodes)).capacity == 0).sum() == broken
+    fabric = fabric_of(cluster.subset(16))
+    assert (fabric.capacity == 0).sum() == 4
+    three = fabric_of(cluster.without("node2/nic2").subset(24))  # nodes 0 to 2: node3 is not of it
+    assert (three.capacity == 0).sum() == 8
+    two = fabric_of(cluster.without("node2/nic2").subset(16))
+    assert (two.capacity == 0).sum() == 4
 
 
 def test_faults_that_cannot_be_are_refused_at_once():

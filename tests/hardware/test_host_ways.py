@@ -53,6 +53,24 @@ def test_peer_traffic_by_the_root_port_is_bounded() -> None:
     assert 9.84e9 <= rate <= 9.84e9 / 0.75
 
 
+def test_slow_memory_is_passed_four_times_for_each_adapter() -> None:
+    """By hand: 2 processors of 64 GB/s carry 8 adapters' bytes four times: 128 / 4 / 8 = 4 GB/s each."""
+    cluster = load_cluster("dgx-a100:2")
+    assert cluster.system.cpu is not None
+    slow = replace(cluster.system, cpu=replace(cluster.system.cpu, memory_bandwidth=64e9))
+    found = host_way(replace(cluster, system=slow), "no-gpudirect")
+    assert (found.rate, found.limit) == (4e9, "memory")
+    assert host_way(replace(cluster, system=slow), "wrong-numa").limit == "pcie0>cpu0"
+
+
+def test_the_wrong_adapter_is_half_the_server_away() -> None:
+    """Eight adapters, two to a switch and four to a socket: GPU g takes adapter g + 4, or g - 4."""
+    cluster = load_cluster("dgx-a100:2")
+    node = node_of(cluster)
+    ends = [node.parts[node.link_ends[out[-1]][1]].name for out in host_way(cluster, "wrong-numa").out]
+    assert ends == [f"nic{(gpu + 4) % 8}" for gpu in range(8)]
+
+
 def test_a_server_whose_adapters_stand_at_one_socket_has_no_wrong_one() -> None:
     with pytest.raises(ClusterError, match="no adapter stands at another socket"):
         host_way(given_cluster("dgx-1-v100:2", {"network.nics": "1"}), "wrong-numa")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import podsim
 from podsim.errors import CatalogError, ClusterError
 from podsim.hardware.cluster import load_cluster
-from podsim.hardware.measured_host import interpolate
+from podsim.hardware.measured_host import Host, interpolate
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.gemm import gemm_seconds
 from podsim.network.nccl import Members, choice, collective_seconds, send_seconds
@@ -174,3 +175,15 @@ def test_software_constants_that_are_none_are_refused(tmp_path: Path) -> None:
     path = _file(tmp_path, "norm_traffic", "norm_trafic")
     with pytest.raises(CatalogError, match="did you mean norm_traffic"):
         load_software("pytorch-eager", load_cluster(path).gpu)
+
+
+def test_a_busy_machine_and_a_bad_law_are_told() -> None:
+    quiet = Host(file="/folder/mine.toml", exchanges=(), others=0.0, law_error=0.2)
+    assert quiet.warning == ""
+    bad = replace(quiet, law_error=0.21)
+    assert (
+        bad.warning
+        == "mine.toml: the kernel law is off by 21% on its own rows; measure again on an idle machine"
+    )
+    both = replace(bad, others=0.5).warning
+    assert "other programs used 50% of the processors while it was measured; the kernel law is off" in both

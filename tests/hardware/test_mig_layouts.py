@@ -202,6 +202,17 @@ def test_a_slice_is_a_gpu() -> None:
     assert one.sparse_peaks["int8"] == pytest.approx(1248e12 * 14 / 108)
     assert (one.name, one.fraction) == ("a100-sxm4-40gb/1g.5gb", 1 / 8)
     assert one.nvlink == 0
+    assert one.l2 == pytest.approx(40e6 / 8)
+    assert one.power == pytest.approx(400 * 14 / 108)
+    assert one.sparse_peaks["bf16"] == pytest.approx(624e12 * 14 / 108)
+    assert (one.name, one.fraction, one.mig) == ("a100-sxm4-40gb/1g.5gb", 1 / 8, False)
+    assert (one.nvlink, one.nvlinks, one.nvlink_bandwidth, one.nvlink_latency, one.bridge) == (
+        0,
+        0,
+        0,
+        0,
+        False,
+    )
     assert not one.mig
     assert one == load_gpu("a100-40gb/1g.5gb") == load_gpu("a100-sxm4-40gb/19")
     made = split(whole, "4g,2g,1g")

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podsim.errors import MigError
+from podsim.errors import MigError, NoFitError
 from podsim.hardware.mig.commands import (
     Devices,
     helm_text,
@@ -20,6 +20,7 @@ from podsim.hardware.mig.commands import (
     read_parted,
     resource_name,
 )
+from podsim.hardware.mig.gpu_states import gpu_state
 from podsim.hardware.mig.layouts import Layout, layouts, read_layout
 from podsim.hardware.mig.profiles import slicings
 from podsim.hardware.mig.smi import differences, find_slicing, layout_of, read_smi
@@ -51,6 +52,27 @@ GPU  0 Profile ID  9 Placements: {0,4}:4
 GPU  0 Profile ID  5 Placement : {0}:4
 GPU  0 Profile ID  0 Placement : {0}:8
 """
+
+
+def test_the_change_of_a_gpu_that_is_seen() -> None:
+    """It holds a 1g at slice 2 (instance 9) and a 3g at 4 (instance 2): another 1g stands at 0, a 7g takes both away."""
+    seen = read_smi(LGI + LIST)[0]
+    now = gpu_state(seen, "", "", "", set())
+    assert (str(now.layout.profiles), now.change, now.commands) == ("('1g.5gb', '3g.20gb')", None, ())
+    assert [uuid[:8] for uuid in now.uuids] == ["MIG-a28a", "MIG-c738"]
+    more = gpu_state(seen, "", "", "1g", set())
+    assert more.commands == ("nvidia-smi mig -i 0 -cgi 19:0 -C",)
+    whole = gpu_state(seen, "", "7g", "", set())
+    assert whole.commands == (
+        "nvidia-smi mig -i 0 -dci -gi 9", "nvidia-smi mig -i 0 -dgi -gi 9", "nvidia-smi mig -i 0 -dci -gi 2",
+        "nvidia-smi mig -i 0 -dgi -gi 2", "nvidia-smi mig -i 0 -cgi 0:0 -C",
+    )  # fmt: skip
+    for busy in ({"9"}, {"all"}):
+        kept = gpu_state(seen, "", "7g", "", busy)
+        assert kept.change is not None
+        assert (kept.change.reachable, kept.commands) == (False, ())
+    with pytest.raises(NoFitError, match="no 4g"):
+        gpu_state(seen, "", "", "4g", set())
 
 
 @pytest.mark.parametrize("text", [LGI + LIST, LIST + LGI, LIST + LGI + LGIPP])

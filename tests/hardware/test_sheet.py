@@ -107,6 +107,18 @@ def test_a_part_by_hand():
         sheet("a100").row("price")
 
 
+def test_a_cluster_by_hand():
+    """4 servers of 8 GPUs with 300 GB/s inside; 8 ports of 200 Gb/s a server outside: 2,400 to 200 GB/s."""
+    page = sheet("dgx-a100-80gb:4")
+    assert page.row("GPUs").value == 32
+    assert page.row("GPU memory").text == "2.56 TB"
+    assert page.row("network per node, one direction").text == "1.6 Tb/s"
+    assert page.row("network of all nodes, one direction").text == "6.4 Tb/s"
+    assert page.row("inside to outside of a node").value == pytest.approx(12)
+    assert page.row("cache on drives").value == pytest.approx(4 * 8 * 3.84e12)
+    assert page.row("power of the nodes, maximum").text == "26 kW"
+
+
 def test_changed_figures_show_as_such():
     page = sheet("dgx-a100", {"network.bandwidth": "100 Gb/s", "nodes": "2"})
     assert page.kind == "cluster"

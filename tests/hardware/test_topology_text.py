@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from podsim.errors import PodsimError, TableError
 from podsim.hardware.cluster import load_cluster
 from podsim.hardware.fabrics import node_fabric, node_of
-from podsim.hardware.machine_input import read_server
+from podsim.hardware.machine_input import given_cluster, read_server
 from podsim.hardware.topo_text import parse_topo, topo_text
 
 # The form of a DGX A100: NVSwitch between GPUs, two adapters to a switch, underlined header, a legend of adapters.
@@ -84,6 +84,22 @@ def test_switches_stand_where_devices_share_one():
     assert {cable.bandwidth for cable in cables(node, "pcie").values()} == {30e9}
 
 
+def test_a_file_is_read_by_its_content(tmp_path):
+    """Text is a listing; what begins with "<", or ends in .xml, is a topology."""
+    (tmp_path / "a.txt").write_text(A100)
+    assert read_server(tmp_path / "a.txt").gpus == 3
+    xml = "<system version='1'><cpu numaid='0'><pci busid='1:0' class='0x030200'/></cpu></system>"
+    (tmp_path / "b.txt").write_text("\n " + xml)
+    assert read_server(str(tmp_path / "b.txt")).gpus == 1
+    (tmp_path / "c.xml").write_text(A100)
+    with pytest.raises(TableError, match=r"c\.xml"):
+        read_server(tmp_path / "c.xml")
+    cluster = load_cluster("dgx-a100")
+    assert given_cluster(cluster) is cluster
+    with pytest.raises(PodsimError, match="keys change a cluster that is named"):
+        given_cluster(cluster, {"nodes": "2"})
+
+
 def test_numa_numbers_are_those_printed():
     node = parse_topo(A100)
     assert {part.name: part.numa for part in node.parts if part.kind == "gpu"} == {
@@ -113,6 +129,13 @@ def test_what_is_written_reads_back(name):
     node = parse_topo(text)
     assert topo_text(node) == text
     assert parse_topo(text, nvlink=50e9, pcie=63e9, socket=22e9).count("gpu") == node.count("gpu")
+
+
+def test_what_stands_alone_at_a_processor_has_no_switch():
+    """Two GPUs joined by the host bridge: each hangs at the processor; a third on GPU 1's switch hangs there."""
+    rows = ["GPU0 GPU1 GPU2", "GPU0 X PHB PHB", "GPU1 PHB X PIX", "GPU2 PHB PIX X"]
+    found = {(cable.one, cable.other) for cable in parse_topo("\n".join(rows)).cables}
+    assert found == {("gpu0", "cpu0"), ("gpu1", "pcie0"), ("gpu2", "pcie0"), ("pcie0", "cpu0")}
 
 
 def test_legend_of_adapters_and_old_names():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 import tomllib
@@ -11,6 +12,7 @@ from importlib.resources import as_file, files
 import numpy as np
 import pytest
 
+from podsim.fitting import Fit
 from podsim.hardware.catalog import load_gpu, names
 from podsim.kernels.constants import Evidence, kernel_constants, known_kernels, load_constants
 from podsim.kernels.constants_file import constants_text, write_constants
@@ -53,6 +55,11 @@ def test_every_gpu_of_the_catalog_has_constants(name):
     assert constants.extrapolated == (is_rate_alone or measured not in known_kernels())
     precision = "bf16" if "bf16" in gpu.peaks else "fp16"
     assert 0 < float(gemm_seconds(gpu, 4096, 4096, 4096, precision=precision)) < 1
+
+
+def test_a_file_is_extrapolated_where_it_says_so():
+    """The file of the MI300X says it; the others were measured."""
+    assert {name for name in known_kernels() if load_constants(name).extrapolated} == {"mi300x"}
 
 
 def test_loading_is_quick():
@@ -248,3 +255,21 @@ def test_unreadable_rows():
     with pytest.raises(ValueError, match="columns gpu, dtype are missing"):
         kernel_rows([{"op": "gemm"}])
     assert len(kernel_rows([{**good, "tflops": "0"}])) == 0
+
+
+@pytest.mark.parametrize(
+    "module",
+    [f"podsim.kernels.{name}" for name in ("fit_kernels", "fit_products", "fit_attention", "fit_host")],
+)
+def test_fits_start_within_their_bounds(module):
+    """And a step of the search for a product's constants is at most half of its range."""
+    held = vars(importlib.import_module(module))
+    fits = [each.parameters for each in held.values() if isinstance(each, Fit)]
+    for name, each in [pair for fit in (*fits, held.get("_PARAMETERS", {})) for pair in fit.items()]:
+        assert each.low < each.high, name
+        assert each.low <= each.start <= each.high, name
+    for name, (scale, low, high) in [
+        pair for key in ("_BOUNDS", "_NARROW") for pair in held.get(key, {}).items()
+    ]:
+        assert 0 <= low <= getattr(held["_START"], name) <= high, name
+        assert 0 < scale <= (high - low) / 2, name

@@ -16,6 +16,7 @@ from podsim.kernels.constants import kernel_constants
 from podsim.kernels.convolutions import (
     DIRECT_ARITHMETIC,
     DIRECT_BYTES,
+    GATHER_BYTES,
     LONG_ARITHMETIC,
     PARTS,
     ConvShape,
@@ -148,6 +149,22 @@ def test_what_is_too_narrow_or_has_no_tensor_cores_is_not_packed(monkeypatch: py
     alone = seconds()
     assert [one < other for one, other in zip(packed, alone, strict=True)] == [True, True, False, False]
     assert packed[2:] == alone[2:]
+
+
+def test_few_filters_wait_for_the_gathering_of_their_windows() -> None:
+    """Eight filters of 7 x 7 over 64 channels: each place gathers 64 x 49 elements of 2 B at GATHER_BYTES a cycle."""
+    sizes = {
+        "batch": 256,
+        "channels": 64,
+        "filters": 8,
+        "groups": 1,
+        "window": 49,
+        "positions": 3136,
+        "inputs": 3136,
+    }
+    found = float(conv_seconds(A100, "forward", **sizes, precision="fp16"))
+    gathered = 2 * 256 * 3136 * 64 * 49 / (GATHER_BYTES * A100.sms * A100.clock)
+    assert found == pytest.approx(gathered)
 
 
 def test_few_wide_groups_are_products() -> None:

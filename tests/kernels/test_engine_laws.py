@@ -19,8 +19,15 @@ from podsim.kernels.engine_attention import (
     prefill_seconds,
 )
 from podsim.kernels.engine_constants import engine_constants
-from podsim.kernels.engine_experts import EngineExperts, expert_rows, experts_law, experts_seconds
-from podsim.kernels.engine_run import EngineRun, attention_peak
+from podsim.kernels.engine_experts import EngineExperts, _power_law, expert_rows, experts_law, experts_seconds
+from podsim.kernels.engine_run import (
+    EngineRun,
+    attention_peak,
+    format_bytes,
+    format_peak,
+    library_precision,
+    precision_name,
+)
 from podsim.kernels.engine_sums import EngineSum, sums_law, sums_seconds
 from podsim.kernels.engine_work import attention_work, experts_work, gemm_work, least_seconds
 
@@ -200,6 +207,12 @@ def test_an_exponent_of_one_is_geometric() -> None:
     assert many / few == pytest.approx(most**0.5, rel=1e-3)
 
 
+def test_few_tokens_have_a_power_law_up_to_two() -> None:
+    """Of 2 tokens, 0.8 are below 2: 1 / (1 - q / 2) at 1/4 and 3/4 is as 5 to 7. Of 3 it is 2.4: as 27 to 41."""
+    assert _power_law(2.0, 2.0, 2, 2.0) == pytest.approx([5 / 6, 7 / 6])
+    assert _power_law(3.0, 3.0, 2, 2.0) == pytest.approx([81 / 68, 123 / 68])
+
+
 def test_work_of_products_and_experts() -> None:
     """FP8 operands of one byte, results of two; experts without a gate have two matrices, others three."""
     fp8 = EngineRun(engine="vllm", precision="fp8")
@@ -209,6 +222,80 @@ def test_work_of_products_and_experts() -> None:
         flops, moved = experts_work(run, shape)
         assert flops[0] == 2 * 800 * matrices * 64 * 32
         assert moved[0] == 128 * matrices * 64 * 32 + 4 * 800 * 64
+
+
+@pytest.mark.parametrize(
+    ("names", "bits", "peak"),
+    [
+        (("bf16", "fp16", ""), 16, 1), (("fp32",), 32, 3), (("tf32",), 32, 4), (("fp8", "fp8_block"), 8, 2),
+        (("mxfp8",), 8 + 8 / 32, 2), (("nvfp4",), 4 + 8 / 16, 5), (("int8", "int8_sq"), 8, 6), (("int8_wo",), 8, 1),
+        (("int4_wo", "w4a16_mxfp4"), 4 + 8 / 32, 1), (("w4a8_mxfp4_mxfp8", "w4afp8"), 4 + 8 / 32, 2),
+        (("int4",), 4, 7), (("fp64",), 64, 8),
+    ],
+)  # fmt: skip
+def test_formats_have_their_bits_and_their_arithmetic(names: tuple[str, ...], bits: float, peak: int) -> None:
+    """Scales of 8 bits stand for 32 elements, of NVFP4 for 16; weights alone are multiplied in 16 bits."""
+    peaks = ("bf16", "fp8", "fp32", "tf32", "fp4", "int8", "int4", "fp64_tensor")
+    gpu = replace(
+        ROUND, peaks={name: float(at) for at, name in enumerate(peaks, 1)} | {"fp16": 1.0, "fp64": 0.5}
+    )
+    for name in names:
+        assert format_bytes(name) == pytest.approx(bits / 8, rel=6e-3)
+        assert format_peak(gpu, name) == peak
+    with pytest.raises(PodsimError, match="has no fp4 arithmetic; it has bf16, fp8"):
+        format_peak(ROUND, "nvfp4")
+
+
+def test_names_of_formats() -> None:
+    assert [precision_name(text) for text in ("half", "auto", "sq", "w4a8_mxfp4_fp8")] == [
+        "fp16", "bf16", "int8", "w4a8_mxfp4_mxfp8",
+    ]  # fmt: skip
+    assert [library_precision(text) for text in ("FP64_tensor", "fp4", "bf16", "fp8_e4m3")] == [
+        "fp64", "nvfp4", "bf16", "fp8",
+    ]  # fmt: skip
+    with pytest.raises(PodsimError, match="unknown number format 'bfloat61'"):
+        precision_name("bfloat61")
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "window", "pairs", "read"),
+    [
+        (4.0, 4.0, 0.0, 1 + 2 + 3 + 4, 4), (1.0, 100.0, 0.0, 100, 100), (2.0, 10.0, 0.0, 9 + 10, 10),
+        (4.0, 4.0, 2.0, 1 + 2 + 2 + 2, 4), (1.0, 100.0, 30.0, 30, 31), (4.0, 100.0, 200.0, 97 + 98 + 99 + 100, 100),
+    ],
+)  # fmt: skip
+def test_work_of_attention(queries: float, keys: float, window: float, pairs: int, read: int) -> None:
+    """Two heads of 8 wide queries and 8 wide values, one of keys; 3 sequences, with the cache in one byte."""
+    shape = _attention(
+        queries, keys, batch=3.0, heads=2.0, kv_heads=1.0, head_dim=8.0, value_dim=8.0, window=window
+    )
+    flops, moved = attention_work(RUNS[1], shape)
+    assert flops[0] == 2 * 3 * 2 * pairs * (8 + 8)
+    assert moved[0] == 3 * (2 * 2 * queries * (8 + 8) + read * (8 + 8))
+
+
+def test_latent_keys_are_read_once_for_keys_and_values() -> None:
+    shape = _attention(1.0, 100.0, batch=1.0, heads=16.0, kv_heads=1.0, head_dim=576.0, value_dim=512.0)
+    assert attention_work(RUNS[0], shape)[1][0] == 2 * 16 * (576 + 512) + 2 * 576 * 100
+    apart = _attention(1.0, 100.0, batch=1.0, heads=2.0, kv_heads=2.0, head_dim=192.0, value_dim=128.0)
+    assert attention_work(RUNS[0], apart)[1][0] == 2 * 2 * 320 + 2 * 2 * 320 * 100
+
+
+def test_the_longer_of_arithmetic_and_bytes_limits() -> None:
+    assert least_seconds(ROUND, "bf16", 1e14, 1e12) == (1.0, "arithmetic")
+    assert least_seconds(ROUND, "fp8", 1e14, 1e12) == (1.0, "memory")
+
+
+def test_packed_heads_share_blocks_of_queries() -> None:
+    """64 queries of 32 heads: packed by fours they fill 16 x 8 x 2 blocks on 100 SMs; alone, 16 x 32 half-empty ones."""
+    c = dict.fromkeys(("rounding", "fill", "block", "tail", "launch", "token_head", "token", "moved"), 0.0)
+    c |= {"rounding": 1e9, "share_128": 1.0}
+    gpu = replace(ROUND, memory_bandwidth=1e30)
+    alone, packed = (
+        prefill_law(c | {"packed": flag}, gpu, RUNS[2], _attention(64.0, 1024.0))[0] for flag in (0.0, 1.0)
+    )
+    block = 2 * 128 * 256 * 1024 / 1e12  # of 128 rows against 1,024 keys
+    assert (alone, packed) == pytest.approx((512 / 100 * block, 256 / 100 * block))
 
 
 @pytest.mark.parametrize(("width", "products", "exponentials"), [(64.0, 32768, 1.0), (128.0, 65536, 0.5)])
@@ -239,6 +326,30 @@ def test_forced_blocks_of_short_sequences_cost_waves() -> None:
     assert decode_law(c | {"forced": 32.0, "forced_batch": 63.0}, ROUND, RUNS[2], shape)[0] == pytest.approx(
         1e-5, rel=1e-2
     )
+
+
+@pytest.mark.parametrize(
+    ("heads", "is_alone", "rows"),
+    [(32.0, False, 8 * 16), (128.0, False, 128), (256.0, False, 256), (32.0, True, 32)],
+)
+def test_decode_multiplies_at_least_sixteen_rows_a_group(heads: float, is_alone: bool, rows: int) -> None:
+    """Scores and values of 1,024 keys, 128 wide, for 16 sequences: 4 FLOP each, at 1e14 FLOP/s."""
+    c = dict.fromkeys(("again", "moved", "launch", "token", "block"), 0.0)
+    c |= {"occupancy": 1.0, "key_128": 1e-30, "share_128": 1.0, "near": 1.0, "arithmetic": 0.5}
+    gpu = replace(ROUND, memory_bandwidth=1e30)
+    found = decode_law(c, gpu, RUNS[2], _attention(1.0, 1024.0, heads=heads), is_alone=is_alone)[0]
+    assert found == pytest.approx(4 * 16 * rows * 1024 * 128 / (0.5 * 1e14))
+
+
+@pytest.mark.parametrize(
+    ("heads", "shares_keys", "family"),
+    [(32.0, None, "grouped"), (512.0, None, "alone"), (32.0, False, "alone"), (512.0, True, "grouped")],
+)
+def test_decode_runs_in_the_kernel_asked_for(heads: float, shares_keys: bool | None, family: str) -> None:
+    hopper, shape = load_gpu("h100-sxm5-80gb"), _attention(1.0, 8192.0, heads=heads)
+    constants = engine_constants("decode", hopper, RUNS[0], family).values
+    by_law = decode_law(constants, hopper, RUNS[0], shape, is_alone=family == "alone")
+    assert decode_seconds(hopper, RUNS[0], shape, shares_keys=shares_keys) == pytest.approx(by_law)
 
 
 def test_an_all_reduce_takes_the_fastest_of_three_ways() -> None:

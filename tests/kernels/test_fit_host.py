@@ -72,3 +72,14 @@ def test_streams_in_a_cache_are_not_fitted() -> None:
     assert best == pytest.approx(50e9)
     assert constants.share * best == pytest.approx(5e9)
     assert constants.latency <= seconds.min()
+
+
+def test_the_largest_stream_in_a_cache_moves_two_megabytes() -> None:
+    """Beyond it 4 us and 5 GB/s; up to it at once: the two longer streams alone make the line."""
+    moved = np.array([1e6, 2e6, 2e6 + 1, 4e6])
+    constants, best = fit_streams(
+        Streams(moved, np.array([2e-5, 4e-5, 4e-6 + (2e6 + 1) / 5e9, 4e-6 + 4e6 / 5e9]))
+    )
+    assert best == pytest.approx(50e9)
+    assert constants.share * best == pytest.approx(5e9)
+    assert constants.latency == pytest.approx(4e-6)

@@ -14,7 +14,7 @@ from podsim.fitting import fold_of
 from podsim.hardware.catalog import load_gpu
 from podsim.kernels.constants import kernel_constants
 from podsim.kernels.fit_kernels import fit_gpu, host_seconds
-from podsim.kernels.fit_products import fit_batches, law_seconds
+from podsim.kernels.fit_products import fit_batches, fit_long_runs, law_seconds
 from podsim.kernels.gemm import gemm_seconds
 from podsim.kernels.measured_kernels import KernelRows, kernel_rows, read_rows
 
@@ -65,6 +65,19 @@ def test_short_kernels_carry_no_fit() -> None:
               **dict(zip("mnk", map(str, shape), strict=True))} for shape in shapes]  # fmt: skip
     with pytest.raises(TableError, match="no kernel of the fit took over 20 us; measure larger ones"):
         fit_gpu(kernel_rows(table), V100)
+
+
+@pytest.mark.parametrize(("n", "told"), [(1032, "; clock of long runs from 24 sizes of made"), (1028, None)])
+def test_long_runs_of_aligned_sizes_tell_their_clock(n: int, told: str | None) -> None:
+    """1,032 halves are 129 times 16 B; 1,028 are not a multiple, and no such size counts."""
+    table = [{"gpu": V100.name, "op": "gemm", "dtype": "fp16", "source": "made", "latency_ms": "1", "m": str(m),
+              "n": str(n), "k": "4104", "clock": "sustained"} for m in range(2048, 8192, 256)]  # fmt: skip
+    start = replace(kernel_constants(V100).gemm["fp16"], ceiling=0.5, sustained=1.0)
+    rows = kernel_rows(table)
+    rows = replace(rows, seconds=law_seconds(replace(start, sustained=0.7), V100, rows))
+    fitted, note = fit_long_runs(rows, V100, start)
+    assert note == (told or "; no long run was measured")
+    assert fitted.sustained == pytest.approx(0.7 if told else start.sustained, rel=0.02)
 
 
 def test_what_was_not_measured_stays() -> None:

@@ -60,6 +60,21 @@ def test_one_tile_too_many_is_a_second_wave():
     assert two == pytest.approx(2 * one)
 
 
+@pytest.mark.parametrize(
+    ("tile_m", "tile_n", "share"),
+    [
+        (256, 128, "256x128"), (128, 256, "256x128"), (128, 128, "128x128"), (256, 64, "128x128"),
+        (64, 256, "128x128"), (128, 64, "128x64"), (64, 128, "128x64"), (64, 64, "64x64"), (32, 64, "32x64"),
+    ],
+)  # fmt: skip
+def test_each_tile_has_its_size_and_its_share(tile_m, tile_n, share):
+    """108 tiles of one size are a wave; others are slow, or do not fit so well."""
+    fields = {f"share_{each}": 1e-3 for each in ("256x128", "128x128", "128x64", "64x64", "32x64")}
+    constants = replace(IDEAL, **(fields | {f"share_{share}": 0.5}))
+    found = law(constants, tile_m, 108 * tile_n, 4096, machine=(108.0, 312e12, 1e30))[0]
+    assert found == pytest.approx(2 * tile_m * 108 * tile_n * 4096 / 156e12)
+
+
 def test_a_batch_fills_the_waves_of_one_grid():
     three = law(IDEAL, 9 * 256, 4 * 128, 4096, batch=3)[0]
     assert three == pytest.approx(law(IDEAL, 9 * 256, 12 * 128, 4096)[0])
@@ -316,6 +331,12 @@ def test_where_a_figure_comes_from():
     assert gemm_source(load_gpu("a100-sxm4-40gb"), 4096, 4096, 4096) == "measured, on a100-sxm4-80gb"
     assert gemm_source(load_gpu("a30"), 4096, 4096, 4096) == "extrapolated from a100-sxm4-80gb"
     assert gemm_source(replace(A100, sms=42), 4096, 4096, 4096) == "extrapolated from a100-sxm4-80gb"
+
+
+@pytest.mark.parametrize("name", ["m", "n", "k"])
+def test_a_source_of_no_size_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}=0 must be positive"):
+        gemm_source(A100, **{"m": 8, "n": 8, "k": 8, name: 0})
 
 
 def test_a_slice_has_no_correction():

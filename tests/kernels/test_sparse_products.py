@@ -8,7 +8,7 @@ import pytest
 
 from podsim import PlanError, load_gpu, predict
 from podsim.kernels.gemm import gemm_seconds
-from podsim.kernels.sparse_products import GAIN, MEASURED, sparse_gain
+from podsim.kernels.sparse_products import GAIN, MEASURED, saved_seconds, sparse_gain
 from podsim.questions.train.graph import graph
 
 
@@ -19,6 +19,8 @@ def test_gains_follow_from_published_runs() -> None:
             shapes = [gemm_seconds(gpu, m, n, k, precision="bf16") for m, n, k in network.products]
             products = network.layers * sum(float(seconds) for seconds in shapes)
             expected = products / (products - (network.dense - network.sparse))
+            saved = saved_seconds(products, network.gain)
+            assert saved == pytest.approx(network.dense - network.sparse, rel=0.05), network.name
         else:
             expected = network.dense / network.sparse
         assert network.gain == pytest.approx(expected, abs=0.01), network.name

@@ -108,6 +108,9 @@ def test_nothing_overlaps_on_a_row(spans: list[tuple[int, int, int, int]]) -> No
 def test_labels_are_read_back(name: str, copies: int, depth: int) -> None:
     lane = Lane(process="p", name=name, copies=copies)
     assert read_label(label(lane, depth), "p") == lane
+    assert label(lane, depth) == name + f" ({copies} alike)" * (copies > 1) + f" (row {depth + 1})" * (
+        depth > 0
+    )
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))

@@ -210,3 +210,15 @@ def test_the_trained_length_is_the_models_own_or_its_familys() -> None:
     short = trained_length(dataclasses.replace(other, sequence=100))
     assert (short.tokens, short.source) == (100, "a file")
     assert trained_length(dataclasses.replace(other, family=f"{other.family}_text")) == known
+
+
+def test_a_model_was_trained_at_its_familys_length_or_its_shorter_window() -> None:
+    own = load_model("gpt3-175b")
+    assert trained_length(own) == (2048, own.source)
+    llama = dataclasses.replace(own, name="mine", family="llama_text", sequence=131072)
+    assert trained_length(llama).tokens == 8192
+    assert "2407.21783" in trained_length(llama).source
+    for tokens in (8192, 1024):
+        assert trained_length(dataclasses.replace(llama, sequence=tokens)) == (tokens, own.source)
+    other = trained_length(dataclasses.replace(llama, family="unheard-of"))
+    assert (other.tokens, other.source[:13]) == (8192, "8,192 tokens:")

@@ -40,6 +40,19 @@ def test_lora_trains_its_adapters_alone() -> None:
     assert fine_tuned(MODEL, "full") is MODEL
 
 
+def test_adapters_stand_beside_each_product() -> None:
+    """Of rank 16 at a width of 4,096: queries, keys and values have three A side by side, gate and up two; B one each."""
+    ops = {op.name: op for block in fine_tuned(MODEL, "lora:16").layers for op in block.ops}
+    for name, matrices, inner, outer in (
+        ("attention.qkv", 3, 4096, 4096 + 2 * 1024), ("mlp.up", 2, 4096, 2 * 14336), ("mlp.down", 1, 14336, 4096),
+    ):  # fmt: skip
+        first, second = ops[f"{name}.lora_a"], ops[f"{name}.lora_b"]
+        assert (first.n, first.k, first.weight) == (16 * matrices, inner, 16 * matrices * inner)
+        assert (second.n, second.k, second.weight) == (outer, 16, 16 * outer)
+        assert second.saved[0].elements == 16 * matrices
+        assert (ops[name].gradient, first.gradient, first.saved) == ("input", "both", ())
+
+
 def test_memory_of_adapters_is_counted() -> None:
     """Frozen weights in 16 bits or QLoRA's 4.127; gradients, fp32 masters and moments of the adapters alone."""
     full, lora, qlora = (predicted(train).memory_kinds for train in ("full", "lora:16", "qlora:16"))

@@ -1,6 +1,7 @@
 """A transformer's ops: parameters, FLOPs and saved tensors against published formulas and sums by hand."""
 
 import dataclasses
+import importlib
 
 import pytest
 from hypothesis import given
@@ -278,3 +279,59 @@ def test_what_stands_in_a_head_by_hand() -> None:
     loss = model.head.ops[-1]
     assert (loss.read, loss.write, loss.read_back, loss.write_back) == (11000, 8000, 4000, 3000)
     assert [(kept.elements, kept.bytes, kept.split) for kept in loss.saved] == [(1000, 4, "column")]
+
+
+@pytest.mark.parametrize("module", ["podsim.workload.specification"])
+def test_limits_are_believable(module: str) -> None:
+    """No width or number of heads has reached 2^24 (the widest MLP of the catalog has 106,496), nor a table 2^28 rows."""
+    free = {"plain", "head_plain", "rotary_base"}  # counts of parameters, and a base of angles
+    limits = importlib.import_module(module).LIMITS
+    widths = {name: most for name, most in limits.items() if name not in free}
+    assert max(widths.values()) <= 2**27
+    assert all(
+        most <= 2**24 for name, most in widths.items() if name.endswith(("dim", "heads", "ffn", "input"))
+    )
+    assert [limits[name] for name in ("layers", "encoder_layers", "image_percent", "mtp")] == [
+        10_000,
+        10_000,
+        100,
+        64,
+    ]
+
+
+def test_a_scan_by_hand() -> None:
+    """A norm of two vectors, projections in and out, and if there is one a convolution of four taps and a bias."""
+    bare = dataclasses.replace(GPT, mixer="state", feed=False, state_input=200, state_width=96, state_dim=16)
+    layer = build(bare).layers[0]
+    assert layer.parameters == 4 * (2 * 96 + 96 * 200 + 96 * 96)
+    scan = next(op for op in layer.ops if op.name == "state.scan")
+    assert (scan.read, scan.write, scan.read_back, scan.write_back) == (288, 96, 576, 288)
+    assert [op.name for op in layer.ops if op.name.startswith("state.")] == [
+        "state.in", "state.scan", "state.gate", "state.out",
+    ]  # fmt: skip
+    assert scan.saved[0].elements == 96
+    more = dataclasses.replace(bare, state_channels=128, state_taps=4, state_bias=True, state_chunk=64)
+    ops = {op.name: op for op in build(more).layers[0].ops}
+    assert build(more).layers[0].parameters == layer.parameters + 4 * (4 * 128 + 128)
+    assert (ops["state.scan"].n, ops["state.scan"].k) == (96, 64 + 2 * 16)
+    assert ops["state.scan"].saved[0].elements == ops["state.convolution"].read == 128
+
+
+USUAL = {
+    "TensorOp": {"share": 1.0, "key_share": 1.0, "causal": True, "fused": True}, "Block": {"count": 1}, "Saved": {},
+    "Transformer": dict.fromkeys(("norm_scale", "norm_bias", "qkv_bias", "proj_bias", "mlp_bias", "tied", "final_norm",
+                                  "norm_first", "lm_head", "feed"), True) | {"image_percent": 25},
+}  # fmt: skip
+"""What a GPT-2 has: all other numbers and flags of a network, a layer, an op and a tensor add nothing."""
+
+
+@pytest.mark.parametrize("module", ["podsim.workload.specification", "podsim.workload.model"])
+def test_what_is_not_said_adds_nothing(module: str) -> None:
+    found = {name: kind for name, kind in vars(importlib.import_module(module)).items() if name in USUAL}
+    for name, kind in found.items():
+        told = {field.name: field.default for field in dataclasses.fields(kind)}
+        numbers = {
+            key: value for key, value in told.items() if value and isinstance(value, (bool, int, float))
+        }
+        assert numbers == USUAL[name]
+    assert found

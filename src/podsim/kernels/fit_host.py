@@ -83,7 +83,7 @@ def fit_streams(rows: Streams) -> tuple[MemoryConstants, float]:
     Streams that fit a cache are reported but not fitted: between two ops of a step everything else passes through it.
     """
     best = float((rows.moved / rows.seconds).max())
-    large = rows.moved >= _CACHED
+    large = rows.moved > _CACHED
     if large.sum() < 2:
         large = np.ones_like(large)
     latency, per_byte = fit_line(rows.moved[large], rows.seconds[large])

@@ -105,7 +105,7 @@ class _Problem:
         values[self._free] = free
         return values
 
-    def _logs(self, at: Sequence[Any]) -> tuple[Array, Array, Array, Array]:
+    def _logs(self, at: Sequence[Any] | Array) -> tuple[Array, Array, Array, Array]:
         """Logarithms at coordinates: (what the size costs, with what the data cost, to the power, with all the loss)."""
         irreducible, size, data, size_exponent, data_exponent, coupling = at
         short = size - size_exponent * self.parameters

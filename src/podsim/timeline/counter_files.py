@@ -127,23 +127,20 @@ def _port_rows(
     """A row for each direction of a port, from its readings in order of time."""
     first = readings[0][1] if len(readings) > 1 else {}
     final = readings[-1][1]
-    grown = {name: int(max(value - first.get(name, 0.0), 0.0)) for name, value in final.items()}
-    for way in ("out", "in"):
-        if way not in final:
-            continue
-        values = [0.0] * _BINS
+    grown = {name: max(value - first.get(name, 0.0), 0.0) for name, value in final.items()}
+    downs, errors = (int(grown.get(kind, 0)) for kind in ("downs", "errors"))
+    ways = [way for way in ("out", "in") if way in final]
+    if not ways:
+        yield PortRow(port=port, kind="adapter", downs=downs, errors=errors)
+    for way in ways:  # what is counted once for both stands with the first
+        values, is_first = [0.0] * _BINS, way == ways[0]
         for (begin, before), (end, after) in pairwise(readings):
             low = int(begin / (last or 1.0) * _BINS)  # readings without times have all in the first bin
             high = max(int(end / (last or 1.0) * _BINS), low + 1)
             for position in range(low, min(high, _BINS)):
                 values[position] += max(after.get(way, 0.0) - before.get(way, 0.0), 0.0) / (high - low)
-        yield PortRow(
-            port=f"{port} {way}", kind="adapter", values=tuple(values), busy=last,
-            downs=grown.get("downs", 0) if way == "out" else 0,
-            errors=grown.get("errors", 0) if way == "out" else 0,
-        )  # fmt: skip
-    if not {"out", "in"} & set(final):
-        yield PortRow(port=port, kind="adapter", downs=grown.get("downs", 0), errors=grown.get("errors", 0))
+        yield PortRow(port=f"{port} {way}", kind="adapter", values=tuple(values), busy=last, downs=downs * is_first,
+                      errors=errors * is_first)  # fmt: skip
 
 
 def _rank_row(file: Path, data: bytes, number: int) -> PortRow:

@@ -197,11 +197,8 @@ def _core_bytes(op: TensorOp, plan: Plan, sequence: int) -> Shaped[Array, "plan"
     """Bytes the attention core stores: 5 a s per token unfused (softmax, mask, dropout's output), one log-sum fused."""
     element = element_bytes(plan.precision)
     heads = tokens(plan, sequence) * op.heads / np.asarray(plan.tp) * op.share
-    return np.where(
-        np.asarray(plan.flash).astype(bool),
-        heads * 4.0,
-        heads * sequence * op.key_share * (2 * element + 1 if op.dropout else element),
-    )
+    scores = heads * sequence * op.key_share * (2 * element + 1 if op.dropout else element)
+    return np.asarray(np.where(np.asarray(plan.flash).astype(bool), heads * 4.0, scores))
 
 
 def held_weights(plan: Plan, software: Software, stages: Stages, weights: Weights) -> HeldWeights:

@@ -102,8 +102,9 @@ def read_plans(asked: Sequence[PlanOptions]) -> list[Setting | PodsimError]:
         read.append(setting)
         shared = (getattr(setting.plan, name) for name in SHARED_FIELDS)
         groups.setdefault((setting.model, setting.cluster, *shared), []).append((at, setting, divided))
-    for (model, cluster, *_), group in groups.items():
-        each = problems_of_each([setting.plan for _, setting, _ in group], model, cluster)
+    for group in groups.values():
+        job = group[0][1]
+        each = problems_of_each([setting.plan for _, setting, _ in group], job.model, job.cluster)
         for (at, setting, divided), rules in zip(group, each, strict=True):
             if broken := _broken(asked[at], setting, divided, rules):
                 read[at] = PlanError(broken)

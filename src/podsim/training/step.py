@@ -122,7 +122,7 @@ def path_seconds(
         path += paths.backward[:, block] * passes.backward[block]
         if paths.weight is not None:
             path += paths.weight[:, block] * passes.weight[block]
-    return path
+    return np.asarray(path)
 
 
 def _closing_seconds(layout: Layout, waits: Waits) -> Shaped[Array, "path plan"]:

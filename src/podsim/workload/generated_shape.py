@@ -89,7 +89,7 @@ def _shapes_near(parameters: float) -> Iterator[Shape]:
     for hidden in sorted({_round_width(middle * 2 ** (step / 8)) for step in range(-10, 11)}):
         width = 64 if hidden < 2048 else 128
         heads = hidden // width
-        kv_heads = 8 if heads > 8 and heads % 8 == 0 else math.gcd(heads, 8)
+        kv_heads = math.gcd(heads, 8)
         ffn = math.ceil(_MLP * hidden / 256) * 256
         layer = 2 * hidden * hidden + 2 * hidden * kv_heads * width + 3 * hidden * ffn + 2 * hidden
         is_tied = parameters < _TIED

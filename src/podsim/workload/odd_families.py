@@ -171,12 +171,11 @@ def _nas_layer(entry: Config, fields: Fields) -> Changes:
 
 def lfm2(c: Config, fields: Fields) -> Fields:
     """LFM2: the MLP's width is two thirds of the stated one, rounded up."""
-    if not c.flag("block_auto_adjust_ff_dim", default=False):
-        return {}
     width = int(2 * _number(c, "block_ff_dim", "intermediate_size", default=1) / 3)
     width = int(min(max(c.number("block_ffn_dim_multiplier", default=1.0), 0.0), 1e3) * width)
     multiple = _number(c, "block_multiple_of", default=256) or 1
-    return {"ffn": -(-max(width, 1) // multiple) * multiple}
+    is_adjusted = c.flag("block_auto_adjust_ff_dim", default=False)
+    return {"ffn": -(-max(width, 1) // multiple) * multiple} if is_adjusted else {}
 
 
 def neox_japanese(c: Config, fields: Fields) -> Fields:
