@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from podsim.fitting import Fit, Parameter, Values, fold_of, held_out, solve, solve_by_search
+from podsim.fitting import (
+    Fit,
+    Parameter,
+    Values,
+    fold_of,
+    held_out,
+    load_optimizer,
+    solve,
+    solve_by_search,
+)
 
 SIZES = np.geomspace(1e3, 1e9, 40)
 TRUTH = {"latency": 5e-6, "rate": 2e9}
@@ -77,3 +89,27 @@ def test_each_row_is_predicted_without_its_own_fold() -> None:
     seen = held_out(fold, 5, lambda held: np.stack([sizes[held], np.full(held.sum(), (~held).sum())]))
     assert seen[0].tolist() == sizes.tolist()
     assert (seen[1] < len(sizes)).all()
+
+
+@pytest.mark.parametrize("chosen", [None, "3"])
+def test_loading_the_optimizer_leaves_the_environment_as_it_was(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if chosen:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", chosen)
+    load_optimizer()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == chosen
+
+
+def test_the_optimizer_of_a_fresh_process_starts_no_threads() -> None:
+    code = """
+import os, numpy
+from podsim.fitting import load_optimizer
+threads = len(os.listdir("/proc/self/task"))
+load_optimizer()
+print(len(os.listdir("/proc/self/task")) - threads)
+"""
+    own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    ran = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == 0

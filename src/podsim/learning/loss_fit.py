@@ -9,7 +9,7 @@ held out.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -105,7 +105,7 @@ class _Problem:
         values[self._free] = free
         return values
 
-    def _logs(self, at: Sequence[Any] | Array) -> tuple[Array, Array, Array, Array]:
+    def _logs(self, at: Iterable[Any]) -> tuple[Array, Array, Array, Array]:
         """Logarithms at coordinates: (what the size costs, with what the data cost, to the power, with all the loss)."""
         irreducible, size, data, size_exponent, data_exponent, coupling = at
         short = size - size_exponent * self.parameters
