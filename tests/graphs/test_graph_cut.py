@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podsim.errors import PlanError
+from podsim.graphs.graph_answer import _is_pipeline, cut_graph
+from podsim.graphs.graph_cost import graph_costs
 from podsim.graphs.graph_cut import divide
+from podsim.graphs.networks import load_network
+from podsim.hardware.catalog import load_gpu
+from podsim.training.software import load_software
 
 Nets = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -115,6 +120,36 @@ def test_what_holds_for_any_division(ops: int, devices: int, tolerance: float, s
     )
     assert made.sent.sum() == pytest.approx(sent_bytes(made.part, made_of))
     assert np.array_equal(made.part, divide(work, made_of, devices, tolerance=tolerance).part)
+
+
+@pytest.mark.parametrize(
+    ("edges", "is_pipeline"),
+    [
+        ([], True), ([(0, 1), (1, 2), (0, 2)], True), ([(2, 0), (0, 1)], True), ([(0, 1), (1, 0)], False),
+        ([(0, 1), (1, 2), (2, 0)], False), ([(0, 1), (2, 3), (3, 2)], False),
+    ],
+)  # fmt: skip
+def test_devices_are_a_pipeline_if_no_tensor_comes_back(
+    edges: list[tuple[int, int]], is_pipeline: bool
+) -> None:
+    assert _is_pipeline(set(edges)) == is_pipeline
+
+
+def test_a_cut_adds_up_to_the_graph() -> None:
+    graph, gpu = load_network("resnet50", 2), load_gpu("a100-sxm4-80gb")
+    costs = graph_costs(graph, gpu, "fp16", load_software("megatron-core"))
+    cut, division = cut_graph(graph, costs, 3, 0.1, "fp16")
+    assert cut is not None
+    assert division is not None
+    assert sum(part.ops for part in cut.parts) == len(graph)
+    assert sum(part.seconds for part in cut.parts) == pytest.approx((costs.forward + costs.backward).sum())
+    assert sum(part.parameters for part in cut.parts) == graph.parameters.sum() == 25_557_032
+    assert sum(part.kept for part in cut.parts) == pytest.approx(graph.kept.sum() / 2)  # 2 of 4 B
+    assert sum(part.sent for part in cut.parts) == cut.bytes
+    loads = [part.seconds for part in cut.parts]
+    assert cut.balance == pytest.approx(3 * max(loads) / sum(loads))
+    assert (cut.devices, cut.tolerance) == (3, 0.1)
+    assert cut_graph(graph, costs, 1, 0.1, "fp16") == (None, None)
 
 
 def test_wrong_numbers() -> None:

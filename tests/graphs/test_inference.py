@@ -11,11 +11,14 @@ from reference.curate_networks import canonical
 from podsim.accuracy.measured_runs import NotExpressible
 from podsim.accuracy.price_inference import price_inference, read_inference_run
 from podsim.embeddings.tables import table_sets
-from podsim.errors import PlanError
+from podsim.errors import CatalogError, PlanError
 from podsim.graphs.graph_step import ReplicasStep, fed_step, loading_seconds
 from podsim.graphs.inference import (
+    Engine,
+    ServedWork,
     engines,
     gpu_family,
+    load_engine,
     load_serving,
     served_batch,
     served_seconds,
@@ -110,6 +113,45 @@ def test_what_cannot_be_predicted_has_its_reason(change: dict[str, str], words: 
 def described(row: dict[str, str]) -> dict[str, str]:
     """The row in podsim's words, or with its reason."""
     return canonical("vision", {"time_to_train_h": "", **row})
+
+
+def test_seconds_of_a_batch_by_hand() -> None:
+    """Products of 8, 3, 4 and 5 s at 2, 1, 4 and 5 times the speed are 9 s; 12 s of bytes at 3/4 are 16 s more.
+
+    Of a GPU at 1.25 of the others that is 20 s, beside 15 kernels of 1 s: 25 s together; 8 B at 4 B/s, 1 s a request.
+    """
+    engine = Engine(
+        name="e", title="", fuse="all", host_kernel=1.0, request=1.0, copy_rate=4.0, conv_speed=2.0, attention_speed=4.0,
+        recurrent_speed=5.0, memory_speed=0.5, blend=2.0, gpus={"ampere": 1.25},
+    )  # fmt: skip
+    serving = replace(
+        load_serving(),
+        products={"ampere": 1.0, "volta": 2.0},
+        memory={"ampere": 1.5, "volta": 1.5},
+        overlap=0.25,
+        int8=0.5,
+    )
+    work = ServedWork(
+        products=(8.0, 3.0, 4.0, 5.0),
+        memory=12.0,
+        kernels=15.0,
+        bytes=8.0,
+        is_int8=False,
+        flops=1.0,
+        peak=1.0,
+    )
+    assert served_seconds(work, engine, serving, "ampere") == pytest.approx(1 + 2 + 25)
+    assert served_seconds(work, engine, serving, "ampere", concurrency=2) == pytest.approx(1 + 0.5 + 25)
+    alone = replace(work, kernels=0.0)
+    assert served_seconds(alone, engine, serving, "volta") == pytest.approx(3 + 9 / 2 + 16)
+    assert served_seconds(replace(alone, is_int8=True), engine, serving, "volta") == pytest.approx(3 + 9 + 16)
+
+
+def test_an_unknown_engine_has_a_close_name() -> None:
+    known = next(iter(engines()))
+    assert load_engine(known).name == known
+    with pytest.raises(CatalogError, match=f"did you mean {known}"):
+        load_engine(known + "x")
 
 
 def test_latency_and_rate_are_one_prediction() -> None:

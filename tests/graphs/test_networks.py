@@ -13,6 +13,7 @@ from podsim.graphs.module_capture import captured_graph
 from podsim.graphs.networks import load_network, networks
 from podsim.graphs.op_graph_batch import at_batch, for_any_batch, is_for_any_batch, side_by_side
 from podsim.graphs.op_graph_json import read_graph, read_value, to_text, to_value, write_value
+from podsim.graphs.served_graph import _input_bytes, packaged_graph, value_graph
 from podsim.workload.catalog import model_names
 
 ROOT = Path(__file__).parents[2]
@@ -170,6 +171,23 @@ def test_a_network_by_name_has_the_batch_asked_for() -> None:
     assert captured_graph("resnet50", (), 4).batch == 4
     with pytest.raises(ModelError, match="say how many samples"):
         captured_graph("resnet50", (), None)
+
+
+def test_inputs_of_a_sample_in_bytes() -> None:
+    """4 B a number, 8 B of an int64: an image of 3 x 4 x 5 and two words."""
+    assert _input_bytes(("Bx3x4x5", "Bx2:int64", "B:int64")) == 4 * 60 + 8 * 2 + 8
+    assert packaged_graph("resnet50").sample_bytes == pytest.approx(4 * 3 * 224 * 224, abs=8)
+
+
+def test_a_file_is_served_if_it_holds_any_batch() -> None:
+    value = read_value(PACKAGED / "resnet50.json.gz")
+    made = value_graph(value, "folder/mine.json.gz")
+    assert (made.name, made.single.batch, made.double.batch) == ("mine", 1, 2)
+    assert made.graph(7).flops.tolist() == pytest.approx(load_network("resnet50", 7).flops.tolist())
+    # the first convolution reads an image in fp32 beside its weights, which do not grow
+    assert made.sample_bytes == 4 * 3 * 224 * 224
+    with pytest.raises(ModelError, match="captured for 8 samples alone; serving forms batches"):
+        value_graph(to_value(load_network("resnet50", 8)), "one.json")
 
 
 @pytest.mark.parametrize("data", [b"plain text", b"\x1f\x8b\x08\x00garbage", b""])

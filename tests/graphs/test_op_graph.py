@@ -139,6 +139,9 @@ TABLE, FIXED, INDEX = (
         ("batch_norm", (BOTH, None, None, None, None, False), (32, 32, 64, 32), (1, 1), 0),
         ("layer_norm", (BOTH, (4,)), (32, 32, 64, 32), (1, 1), 0),
         ("layer_norm", (BOTH, (4,), tensor(4), tensor(4)), (32 + 32, 32, 128 + 32, 32 + 32), (1, 1), 0),
+        ("group_norm", (BOTH, 2), (64, 32, 128, 32), (1, 1), 0), ("instance_norm", (BOTH,), (64, 32, 128, 32), (1, 1), 0),
+        ("native_group_norm", (BOTH,), (64, 32, 128, 32), (1, 1), 0),
+        ("_weight_norm", (BOTH,), (64, 32, 128, 32), (1, 1), 0),
         ("softmax", (BOTH, 1), (32, 32, 64, 32), (1, 1), 0), ("softmax", (NONE, 1), (32, 32, 0, 0), (1, 0), 0),
         ("avg_pool2d", (BOTH,), (32, 32, 32, 32), (1, 1), 0),
         ("max_pool2d", (BOTH,), (32, 32 + 64, 32 + 64, 32), (1, 1), 64),  # with positions of 8 B

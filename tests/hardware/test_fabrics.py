@@ -125,6 +125,10 @@ def test_cards_in_pairs_use_their_bridge_and_pcie_beyond():
 
 
 def test_dgx_station_joins_each_pair():
+    cables = [cable for cable in node_of(load_cluster("dgx-station-a100")).cables if cable.kind == "nvlink"]
+    pairs = [(f"gpu{a}", f"gpu{b}") for a in range(4) for b in range(a + 1, 4)]
+    assert [(cable.one, cable.other) for cable in cables] == pairs
+    assert {(cable.lanes, cable.bandwidth) for cable in cables} == {(4, 100e9)}
     fabric = fabric_of(load_cluster("dgx-station-a100"))
     _, links = fabric.routes([0, 1, 2], [3, 2, 0])
     assert fabric.capacity[links].tolist() == [100e9] * 3

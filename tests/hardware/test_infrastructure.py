@@ -51,8 +51,10 @@ def test_every_end_has_a_port(name: str) -> None:
         assert network.note
 
 
-def test_ports_for_management_follow_the_switches() -> None:
-    pod = machine("superpod-a100:2su")
+@pytest.mark.parametrize("name", ["superpod-a100:2su", "superpod-a100:7su", "selene"])
+def test_ports_for_management_follow_the_switches(name: str) -> None:
+    """Of seven units and of Selene there are core switches, too."""
+    pod = machine(name)
     *before, last = pod.networks
     assert last.ends["switches"] == sum(network.switches for network in before)
 

@@ -65,6 +65,12 @@ def test_what_the_law_made_is_found_again(fixed: float, shares: list[float]) -> 
     assert fixed_by_probe(shares[0], float(exact[0])) == pytest.approx(fixed, abs=1e-9)
 
 
+def test_a_probe_stays_between_nothing_and_all() -> None:
+    """At a quarter of the GPU: 0.4 of its speed is a half fixed; its share or less none, its whole speed or more all."""
+    found = [fixed_by_probe(0.25, relative) for relative in (0.4, 0.25, 0.2, 1.0, 1.5)]
+    assert found == pytest.approx([0.5, 0.0, 0.0, 1.0, 1.0])
+
+
 def test_the_table_is_whole() -> None:
     rows = mig_rows()
     assert len(rows) == 246

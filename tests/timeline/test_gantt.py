@@ -140,12 +140,31 @@ def test_a_chart_by_hand(lanes: int) -> None:
     labels = {text.get_text(): text.get_position() for text in rows.texts}
     assert labels["3"] == pytest.approx((2.0, 0.53))
     assert "-1" not in labels
-    assert "rank 0 " + "n" * 28 + "…" in labels
+    assert labels["rank 0 " + "n" * 28 + "…"] == pytest.approx((-(2.55 - 0.12) * 10 / 7.9, 0.5))
+    assert all(5 <= text.get_fontsize() <= 9 for text in rows.texts)
     assert panel.get_xticks().tolist() == [0, 2, 4, 6, 8, 10]
     assert (panel.get_xlabel(), rows.get_xlabel()) == ("time, s", "")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["y 56%", "x 44%"]
     assert panel.lines[0].get_xydata().tolist() == [[0, 1e9], [6, 3e9], [10, 3e9]]
     assert panel.get_ylim() == pytest.approx((0, 3.3e9))
+
+
+def test_lanes_of_a_process_are_named_beside_their_rows() -> None:
+    """Two lanes of one process: names 0.08 inches left of the rows, cut at 18 letters; a rule before the next."""
+    made = two_spans(2)
+    lanes = (
+        *(replace(lane, process="rank 0", copies=1 + n) for n, lane in enumerate(made.lanes)),
+        made.lanes[1],
+    )
+    rows = gantt_figure(replace(made, lanes=lanes)).axes[0]
+    places = [(text.get_text(), *text.get_position()) for text in rows.texts if text.get_text() != "3"]
+    put, far = -0.08 * 10 / 7.9, -(2.55 - 0.12) * 10 / 7.9
+    long = "n" * 17 + "…"
+    assert [name for name, *_ in places] == [long, long, long, "rank 0", "rank 1"]
+    assert [at for _, *at in places] == [
+        pytest.approx((x, y)) for x, y in ((put, 0.5), (put, 1.5), (put, 2.5), (far, 0.5), (far, 2.5))
+    ]
+    assert [line.get_ydata()[0] for line in rows.lines] == [2.0]
 
 
 def test_a_chart_of_one_lane_leaves_room_for_its_legend() -> None:

@@ -61,6 +61,8 @@ def test_saved_bytes_outside_the_layers() -> None:
     tokens = 8
     assert saved_bytes(model.embedding) == GPT.hidden + tokens
     assert saved_bytes(model.head) == 4 * GPT.hidden + 4 * GPT.vocab
+    loss = model.head.ops[-1]  # six passes over fp32, which counts as two elements: all but the first read it
+    assert (loss.read, loss.write, loss.read_back, loss.write_back) == (11_000, 8_000, 4_000, 3_000)
 
 
 def test_saved_bytes_of_llama() -> None:
