@@ -27,7 +27,7 @@ def quantile(values: Sequence[float] | NDArray[Any], share: float) -> float:
 
 def _quantiles(values: Sequence[float] | NDArray[Any], shares: Sequence[float]) -> list[float]:
     between = np.quantile(np.minimum(values, _LARGEST), shares).tolist()
-    return [each if each < _LARGEST**0.9 else math.inf for each in between]
+    return [value if value < _LARGEST**0.9 else math.inf for value in between]
 
 
 def percentiles(values: Sequence[float] | NDArray[Any]) -> dict[str, float]:

@@ -134,7 +134,7 @@ def plain_costs(
         if len(where):
             first, same = distinct_rows([*graph.dims[where].T, *graph.gradient[where].T])
             seconds = law(graph, where[first], gpu, matmul, flash)
-            there[where], back[where] = (each[same] for each in seconds)
+            there[where], back[where] = (times[same] for times in seconds)
     gradients = graph.gradient.sum(axis=1)
     moved_back = extra + np.where(products, gradients, 0) * moved
     arithmetic = (graph.flops + graph.flops_back) / peak_of(gpu, matmul)

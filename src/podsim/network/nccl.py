@@ -25,7 +25,7 @@ from podsim.hardware.nvlink import ring_shares, slot_link
 from podsim.network.bus import bus_factor
 from podsim.network.collective_settings import CollectiveSettings
 from podsim.network.nccl_constants import STAND_IN, load_network
-from podsim.network.nccl_group import Candidate, Group, Wires, group_layout, layout_numbers
+from podsim.network.nccl_group import Candidate, Group, Wires, distinct_groups, layout_numbers
 from podsim.network.nccl_paths import table
 from podsim.network.nccl_tuner import counted_socket_rate, generation
 from podsim.records import dataclass
@@ -34,8 +34,6 @@ Array = NDArray[np.float64]
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
 LAUNCHES = ("process", "thread", "single")
 """one process for each GPU, one thread for each GPU, one process driving all GPUs of a node"""
-_FEW = 256
-"""elements of which distinct ones are told apart without sorting"""
 _BLOCK = 8192
 """elements costed at once, so that they stay in the processor's cache"""
 
@@ -123,7 +121,7 @@ def collective_seconds(
         wires, size, members.ranks, members.ranks_per_node, members.sharing
     )
     places = layout_numbers(wires, members_, members.stride, members.extent)
-    groups, index = _groups(ranks_, members_, sharing_, places)
+    groups, index = distinct_groups(ranks_, members_, sharing_, places)
     if len(groups) == size_.size == 1 and not detail:
         known = _known_seconds(wires, collective, groups[0], launch, release, size_.item())
         return np.full(np.broadcast_shapes(size_.shape, index.shape), known)
@@ -180,7 +178,7 @@ def choice(
     size_, ranks_, members_, sharing_ = _numbers(wires, size, ranks, ranks_per_node, sharing)
     if max(size_.size, ranks_.size, members_.size, sharing_.size) > 1:
         raise PodsimError("choice looks at one call; give single numbers")
-    (group,), _ = _groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
+    (group,), _ = distinct_groups(ranks_, members_, sharing_, layout_numbers(wires, members_, 1, None))
     options = table(wires, collective, group, launch, release)
     given = float(size_)
     cost = candidate_seconds(candidate_fields(options), np.array([given]))[:, 0]
@@ -317,39 +315,6 @@ def _fastest_seconds(
         part = slice(at, at + _BLOCK)
         out[part] = candidate_seconds(np.take(padded, indices[part], axis=2), sizes[part]).min(axis=0)
     return out.reshape(shape)
-
-
-def _groups(
-    ranks: Array, members: Array, sharing: Array, layout: NDArray[np.intp]
-) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
-    """The distinct communicators, and the index of each argument's element among them."""
-    shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
-    if ranks.size == members.size == sharing.size == layout.size == 1:
-        place = group_layout(int(layout.item()))
-        group = Group(int(ranks.item()), int(members.item()), float(sharing.item()), *place)
-        return (group,), np.zeros(shape, dtype=np.intp)
-    if math.prod(shape) < _FEW:
-        flat = [np.broadcast_to(own, shape).ravel().tolist() for own in (ranks, members, sharing, layout)]
-        keys = list(zip(*flat, strict=True))
-        known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        few = tuple(Group(int(n), int(g), s, *group_layout(p)) for n, g, s, p in known)
-        return few, np.reshape([known[key] for key in keys], shape)
-    shares, share_index = np.unique(sharing, return_inverse=True)
-    key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
-    if layout.any():
-        layouts, layout_index = np.unique(
-            layout, return_inverse=True
-        )  # on a torus they are too large for a key
-        key = key * layouts.size + layout_index.reshape(layout.shape)
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    full = [
-        np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)
-    ]
-    assert key.max() < 2.0**53
-    groups = tuple(
-        Group(int(n), int(g), float(s), *group_layout(int(p))) for n, g, s, p in zip(*full, strict=True)
-    )
-    return groups, index.reshape(key.shape)
 
 
 def _numbers(

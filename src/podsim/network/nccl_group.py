@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from podsim.axes import Floats
 from podsim.hardware.parts import TorusLinks
 from podsim.network.nccl_constants import PCIE, Fabric
 from podsim.records import dataclass
@@ -26,6 +27,8 @@ PCIE_COUNTED = (24 / 31.5, 20 / 31.5, 13.4 / 31.5)
 """of a slot's rate, what NCCL counts on, by Group.apart: 24 of 31.5 GB/s; through root complexes 5/6 of that; and
 between sockets what sweeps on 8 L40S tell, whose LL gives way to Simple where 13.2 to 13.6 GB/s are counted on"""
 _TOGETHER = np.zeros((), dtype=np.intp)
+_FEW = 256
+"""elements of which the distinct ones are numbered without sorting"""
 LINK_LATENCY = 0.6e-6
 """of NVLink, to which the constants of an architecture belong, s"""
 PCIE_LATENCY = 1e-6
@@ -220,3 +223,36 @@ def pairs_rate(wires: Wires, group: Group, fabric: Fabric) -> float:
     crossing = fabric.pairs_cross_share if wires.topology == "pcie-root" and group.apart else 1.0
     share = crossing * fabric.pairs_share / (1 + fabric.pairs_small / group.members**2)
     return link_rate(wires, group, fabric) * share
+
+
+def distinct_groups(
+    ranks: Floats, members: Floats, sharing: Floats, layout: NDArray[np.intp]
+) -> tuple[tuple[Group, ...], NDArray[np.intp]]:
+    """The distinct communicators, and the index of each argument's element among them."""
+    shape = np.broadcast_shapes(ranks.shape, members.shape, sharing.shape, layout.shape)
+    if ranks.size == members.size == sharing.size == layout.size == 1:
+        members_at = group_layout(int(layout.item()))
+        group = Group(int(ranks.item()), int(members.item()), float(sharing.item()), *members_at)
+        return (group,), np.zeros(shape, dtype=np.intp)
+    if math.prod(shape) < _FEW:
+        flat = [np.broadcast_to(own, shape).ravel().tolist() for own in (ranks, members, sharing, layout)]
+        keys = list(zip(*flat, strict=True))
+        known = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        few = tuple(Group(int(n), int(g), s, *group_layout(p)) for n, g, s, p in known)
+        return few, np.reshape([known[key] for key in keys], shape)
+    shares, share_index = np.unique(sharing, return_inverse=True)
+    key = (ranks * 2.0**14 + members) * shares.size + share_index.reshape(sharing.shape)
+    if layout.any():
+        layouts, layout_index = np.unique(
+            layout, return_inverse=True
+        )  # on a torus they are too large for a key
+        key = key * layouts.size + layout_index.reshape(layout.shape)
+    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    full = [
+        np.broadcast_to(values, key.shape).reshape(-1)[first] for values in (ranks, members, sharing, layout)
+    ]
+    assert key.max() < 2.0**53
+    groups = tuple(
+        Group(int(n), int(g), float(s), *group_layout(int(p))) for n, g, s, p in zip(*full, strict=True)
+    )
+    return groups, index.reshape(key.shape)

@@ -104,8 +104,8 @@ def read_plans(asked: Sequence[PlanOptions]) -> list[Setting | PodsimError]:
         groups.setdefault((setting.model, setting.cluster, *shared), []).append((at, setting, divided))
     for group in groups.values():
         job = group[0][1]
-        each = problems_of_each([setting.plan for _, setting, _ in group], job.model, job.cluster)
-        for (at, setting, divided), rules in zip(group, each, strict=True):
+        broken_rules = problems_of_each([setting.plan for _, setting, _ in group], job.model, job.cluster)
+        for (at, setting, divided), rules in zip(group, broken_rules, strict=True):
             if broken := _broken(asked[at], setting, divided, rules):
                 read[at] = PlanError(broken)
     return read
