@@ -82,7 +82,7 @@ class Solution(NamedTuple):
 
 
 def load_optimizer() -> Any:
-    """The module scipy.optimize, its BLAS with one thread unless the user chose; PodsimError with the remedy without it."""
+    """The module scipy.optimize, its BLAS with one thread unless the user chose; PodsimError if it is missing."""
     is_chosen = _THREADS in os.environ
     os.environ.setdefault(_THREADS, "1")  # read when its BLAS loads; idle threads would spin
     try:
