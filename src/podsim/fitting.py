@@ -82,13 +82,9 @@ class Solution(NamedTuple):
 
 
 def load_optimizer() -> Any:
-    """The module scipy.optimize; PodsimError with what to install where it is missing.
-
-    Its BLAS reads its number of threads when it loads. Fits have few constants, and idle threads would spin, so it gets
-    one, unless the user chose another number.
-    """
+    """The module scipy.optimize, its BLAS with one thread unless the user chose; PodsimError if it is missing."""
     is_chosen = _THREADS in os.environ
-    os.environ.setdefault(_THREADS, "1")
+    os.environ.setdefault(_THREADS, "1")  # read when its BLAS loads; idle threads would spin
     try:
         from scipy import optimize
     except ImportError:
