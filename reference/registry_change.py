@@ -24,8 +24,10 @@ from podsim.kernels import engine_constants as engine_constants_module
 from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
 from podsim.kernels.engine_run import EngineRun
+from podsim.memo import Memo
 from podsim.network import nccl, nccl_paths
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
+from podsim.training import batch, layers, shapes
 from podsim.training.software import Software, read_catalog, software_entries
 
 SoftwareCatalog = Mapping[str, Mapping[str, Software]]
@@ -111,14 +113,9 @@ def changed_fabric(group: str, name: str, key: str, factor: float) -> Iterator[N
         return _scaled(constants, key, factor) if kind == name else constants
 
     which, change = ("load_fabric", fabric) if group == "fabrics" else ("load_network", network)
-    _clear_caches()
-    try:
-        with _replace_functions(
-            (nccl_paths, nccl) if which == "load_network" else (nccl_paths,), which, change
-        ):
-            yield
-    finally:
-        _clear_caches()
+    modules = (nccl_paths, nccl) if which == "load_network" else (nccl_paths,)
+    with _replace_functions(modules, which, change):
+        yield
 
 
 @contextmanager
@@ -153,16 +150,19 @@ def _scaled(constants: Any, key: str, factor: float) -> Any:
 
 
 def _clear_caches() -> None:
-    """Clear the caches of the collective law."""
-    for module in (nccl, nccl_paths):
-        for function in vars(module).values():
-            if hasattr(function, "cache_clear"):
-                function.cache_clear()
+    """Clear the caches of the laws of collectives and kernels."""
+    for module in (nccl, nccl_paths, shapes, layers, batch):
+        for value in vars(module).values():
+            if isinstance(value, Memo):
+                value.clear()
+            elif hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 @contextmanager
 def _replace_functions(modules: tuple[Any, ...], name: str, change: Callable[..., Any]) -> Iterator[None]:
     kept = [getattr(module, name) for module in modules]
+    _clear_caches()
     for module in modules:
         setattr(module, name, change)
     try:
@@ -170,3 +170,4 @@ def _replace_functions(modules: tuple[Any, ...], name: str, change: Callable[...
     finally:
         for module, function in zip(modules, kept, strict=True):
             setattr(module, name, function)
+        _clear_caches()

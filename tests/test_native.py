@@ -20,7 +20,14 @@ from podsim.c_compiler import compile_library, library_name, source_files
 from podsim.errors import NativeError
 
 PACKAGE = native.PACKAGE
-C_NAMES = {"int64": "int64_t", "int32": "int32_t", "float64": "double", "uint8": "uint8_t", "bool": "uint8_t"}
+C_NAMES = {
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "float64": "double",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "uint8_t",
+}
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 SOURCES = [
     path for path in source_files(PACKAGE) if re.search(r"^struct \w+ \{", path.read_text(), re.MULTILINE)

@@ -74,7 +74,7 @@ def test_a_bug_of_a_thread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_a_bug_of_one_design_of_a_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podsim.questions.train.predict.predict", _broken)
+    monkeypatch.setattr("podsim.studies.study_rows.with_run", _broken)
     asked = {
         "question": "predict",
         "common": {"model": "gpt2", "on": "dgx-a100:1"},

@@ -71,7 +71,6 @@ def items_of(model: Model) -> tuple[list[Item], list[int]]:
     return items, positions
 
 
-@lru_cache(maxsize=64)
 def _items_by_law(model: Model) -> list[tuple[list[Item], Array]]:
     """(ops with their blocks, the positions of these blocks among the model's), for each of _TIMES."""
     items: list[list[Item]] = [[] for _ in _TIMES]

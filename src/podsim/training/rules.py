@@ -21,14 +21,7 @@ from podsim.hardware.cluster import Cluster
 from podsim.hardware.parts import PRECISIONS
 from podsim.records import dataclass
 from podsim.schedules.entries import SCHEDULES
-from podsim.training.plan_values import (
-    ARRAY_FIELDS,
-    SCHEDULE_CODES,
-    PlanValues,
-    Recompute,
-    beside,
-    has_any,
-)
+from podsim.training.plan_values import ARRAY_FIELDS, SCHEDULE_CODES, PlanValues, Recompute, beside, has_any
 from podsim.training.software import load_software, reduces_by_round, software_names
 from podsim.workload.model import Model
 
