@@ -61,8 +61,8 @@ class Memo(Generic[Value]):
         """Start empty; at most so many values stay."""
         self._most, self._values, self._lock = most, dict[Hashable, Value](), Lock()
 
-    def clear(self) -> None:
-        """Forget all of them."""
+    def cache_clear(self) -> None:
+        """Forget all values."""
         self._values.clear()
 
     def of(self, key: Hashable, make: Callable[[], Value]) -> Value:
