@@ -24,6 +24,7 @@ from podsim.kernels import engine_constants as engine_constants_module
 from podsim.kernels import gemm as kernels_gemm
 from podsim.kernels.constants import KernelConstants, kernel_constants
 from podsim.kernels.engine_run import EngineRun
+from podsim.memo import Memo
 from podsim.network import nccl, nccl_paths
 from podsim.network.nccl_constants import Fabric, Network, load_fabric, load_network
 from podsim.training import batch, layers, shapes
@@ -152,7 +153,9 @@ def _clear_caches() -> None:
     """Clear the caches of the laws of collectives and kernels."""
     for module in (nccl, nccl_paths, shapes, layers, batch):
         for value in vars(module).values():
-            if hasattr(value, "cache_clear") and not isinstance(value, type):
+            if isinstance(value, Memo):
+                value._values.clear()
+            elif hasattr(value, "cache_clear"):
                 value.cache_clear()
 
 

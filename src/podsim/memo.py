@@ -61,10 +61,6 @@ class Memo(Generic[Value]):
         """Start empty; at most so many values stay."""
         self._most, self._values, self._lock = most, dict[Hashable, Value](), Lock()
 
-    def cache_clear(self) -> None:
-        """Forget all values."""
-        self._values.clear()
-
     def of(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key, made at its first use."""
         known = self._values.get(key)
