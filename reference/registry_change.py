@@ -74,8 +74,7 @@ def changed_kernels(
         if kind == "memory":
             return replace(constants, memory=_scaled(constants.memory, key, factor))
         tables: dict[str, Any] = dict(getattr(constants, kind))
-        changed: dict[str, Any] = {kind: {**tables, name: _scaled(tables[name], key, factor)}}
-        return replace(constants, **changed)
+        return replace(constants, **{kind: {**tables, name: _scaled(tables[name], key, factor)}})
 
     modules = (kernels_attention, kernels_conv, kernels_gemm, kernels_memory)
     with _replace_functions(modules, "kernel_constants", change):
