@@ -150,7 +150,6 @@ def run_sizes(model: Model, plan: Plan) -> tuple[float, ...]:
     return (model.active_parameters, int(plan.gpus), plan.length(model), int(plan.tp), int(plan.pp))
 
 
-@lru_cache(maxsize=256)
 def _attention(model: Model) -> str:
     """The kind of attention, by its ops."""
     names = {op.name for block in model.layers for op in block.ops}

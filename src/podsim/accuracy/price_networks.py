@@ -171,15 +171,16 @@ class NetworkCosts:
 
     def price(self, runs: Iterable[NetworkRun]) -> None:
         """Price the graphs of runs that differ in nothing but network, batch and fusion in one call, for `plain`."""
-        alike: dict[tuple[Gpu, str, str, bool], dict[tuple[str, int, str], OpGraph]] = {}
+        alike: dict[tuple[Gpu, str, str, bool, float], dict[tuple[str, int, str], OpGraph]] = {}
         for run in runs:
             with suppress(PodsimError):  # which `rate` raises
-                key = (run.cluster.gpu, run.precision, self.software(run).flash, run.channels_first)
-                alike.setdefault(key, {})[run.network, run.batch, run.fuse] = self.graph(run)
+                graph, flash = self.graph(run), self.software(run).flash
+                key = (run.cluster.gpu, run.precision, flash, run.channels_first, graph.element)
+                alike.setdefault(key, {})[run.network, run.batch, run.fuse] = graph
         for key, graphs in alike.items():
             with suppress(PodsimError):
                 costs = several_costs(list(graphs.values()), *key[:3], channels_first=key[3])
-                self._plain |= {(*of, *key): plain for of, plain in zip(graphs, costs, strict=True)}
+                self._plain |= {(*of, *key[:4]): plain for of, plain in zip(graphs, costs, strict=True)}
 
     def plain(self, run: NetworkRun, flash: str) -> PlainCosts:
         """Costs of a run's graph by the kernel laws."""

@@ -196,7 +196,7 @@ def _on_distinct(
     """
     wide = np.broadcast_arrays(*sizes)
     if wide[0].size < 256:
-        return _KERNELS.of((*kernel, wide[0].shape, *(s.tobytes() for s in sizes)), lambda: seconds(*wide))
+        return _KERNELS.of((*kernel, *((s.shape, s.tobytes()) for s in sizes)), lambda: seconds(*wide))
     flat = [size.ravel() for size in wide]
     first, index = distinct_rows(flat)
     return np.asarray(seconds(*(size[first] for size in flat))[index].reshape(wide[0].shape))

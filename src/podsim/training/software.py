@@ -281,15 +281,10 @@ def reduces_by_round(name: str) -> bool:
 @lru_cache(maxsize=256)
 def default_software(gpu: Gpu) -> str:
     """The name of the software of a plan that names none: what was calibrated on the GPU's family."""
-    by_family = _names_by_family()
-    return by_family.get(gpu.architecture.lower(), by_family[""])
-
-
-@cache
-def _names_by_family() -> dict[str, str]:
-    return {
+    by_family = {
         family: name for name, entry in software_entries().items() for family in entry.get("default_for", ())
     }
+    return by_family.get(gpu.architecture.lower(), by_family[""])
 
 
 def load_software(name: str, gpu: Gpu | None = None, precision: str = "") -> Software:
